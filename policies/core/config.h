@@ -135,6 +135,9 @@ struct sluice_mode_rule {
 	   "milliseconds from what happens to a burst until a verdict on it is in "        \
 	   "effect; "                                                                      \
 	   "bursts shorter than 20 times this are not held")                               \
+	X (TurnsHold, turns_hold, 60, 1, 86400,                                            \
+	   "seconds for which a burst is held at a stretch; then it writes for a moment, " \
+	   "so that those who watch a program see progress")                               \
 	X (AdminComment, admin_comment, 1, 0, 1,                                           \
 	   "0: never touch the admin comment, not even in advise")                         \
 	X (UserHints, user_hints, 0, 0, 1,                                                 \

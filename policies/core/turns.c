@@ -13,6 +13,7 @@ static const double costly = 0.05;	   /* a switch_cost from which switching coun
 static const double lightest = 0.001;	   /* a weight; servers have few digits */
 static const double smallest_share = 1e-6; /* of a station; keeps the index finite */
 static const double shortest_left = 1e-6;  /* s */
+static const double one_call = 1.0;	   /* s: most calls that write take less */
 
 struct turns {
 	const struct sluice_turns_settings *settings;
@@ -104,6 +105,33 @@ budget_of (const struct turns *t, const struct sluice_turns_job *job)
 	double level;
 	left_of (job, t->settings->quantum, &level);
 	return smaller (t->settings->budget * level, turns_sane (job->most_held));
+}
+
+double
+sluice_turns_respite (const struct sluice_turns_settings *settings)
+{
+	return one_call + 2.0 * settings->latency;
+}
+
+void
+sluice_turns_pass (double respite, double share, double seconds, double *stretch,
+		   double *went)
+{
+	if (!(seconds > 0.0))
+		return;
+	*went = share > 0.0 ? *went + seconds : 0.0;
+	if (share <= 0.0)
+		*stretch += seconds;
+	else if (*went >= respite * (1.0 - slack))
+		*stretch = 0.0;
+}
+
+/* s for which a burst may still be held at this stretch; 0: it goes for a moment. */
+static double
+left_of_stretch (const struct turns *t, const struct sluice_turns_job *job)
+{
+	double left = t->settings->hold - turns_sane (job->stretch);
+	return left > t->settings->hold * slack ? left : 0.0;
 }
 
 /* Seconds done up to which a burst counts as short; 0: it is not. One of which nothing is
@@ -252,7 +280,9 @@ judge (const struct turns *t, const struct sluice_turns_job *job, double part)
 		return SLUICE_TURN_EXEMPT;
 	if (!(turns_sane (job->held) < budget_of (t, job) * (1.0 - slack)))
 		return SLUICE_TURN_BUDGET;
-	return fits ? SLUICE_TURN_PARTLY : SLUICE_TURN_BEHIND;
+	if (fits)
+		return SLUICE_TURN_PARTLY;
+	return left_of_stretch (t, job) > 0.0 ? SLUICE_TURN_BEHIND : SLUICE_TURN_STRETCH;
 }
 
 static void
@@ -305,8 +335,12 @@ go (struct turns *t, uint32_t i, struct turns_shares *want)
 	}
 	/* It may be slower than full speed: do not ask in ever shorter steps. That a burst
 	 * is longer than expected, not over, is seen a latency later. */
-	double crossing = larger (level - reached, 0.02 * level);
-	return smaller (turn->until, t->clock + crossing + t->settings->latency);
+	double again = larger (level - reached, 0.02 * level) + t->settings->latency;
+	if (turn->reason == SLUICE_TURN_STRETCH)
+		again = smaller (again, larger (sluice_turns_respite (t->settings)
+						    - turns_sane (job->went),
+						0.0));
+	return smaller (turn->until, t->clock + again);
 }
 
 /* Decide on the next in the order. Returns the clock at which its verdict may change. */
@@ -329,7 +363,7 @@ give_turn (struct turns *t, uint32_t i)
 	if (turn->reason == SLUICE_TURN_BEHIND) {
 		slow_down (t, i, 0.0);
 		t->held++;
-		return turn->until;
+		return smaller (turn->until, t->clock + left_of_stretch (t, job));
 	}
 	if (turn->reason == SLUICE_TURN_PARTLY)
 		slow_down (t, i, pace_of (t, part) * want.speed);

@@ -16,6 +16,10 @@
  * budget allows. These take their place in the order all the same: what they take, others
  * do not have.
  *
+ * A program may be watched, by itself or by others, and be ended where it shows no
+ * progress. So no hold lasts for longer than `hold` at a stretch: then the burst goes until
+ * verdicts have reached it and it has made a call that writes (sluice_turns_respite).
+ *
  * Whenever a burst ends, a latency passes until another takes its place, and the storage
  * idles. So short bursts are not held, and others wait for them only while they take
  * little of a station. A burst of which nothing is expected counts as short until it has
@@ -72,6 +76,8 @@ enum sluice_station {
 	   "share of a station left to all held bursts together; 0 where switching costs") \
 	X (budget, 5.0, 0.0, 1e6,                                                          \
 	   "a burst may be held for this many times the length that it is taken to have")  \
+	X (hold, 60.0, 0.001, 1e6,                                                         \
+	   "seconds for which a burst is held at a stretch; then it goes for a moment")    \
 	X (quantum, 10.0, 0.001, 1e6,                                                      \
 	   "seconds of the first level of a burst of which nothing is expected")           \
 	X (tolerance, 0.1, 0.0, 1.0,                                                       \
@@ -135,7 +141,10 @@ struct sluice_turns_job {
 	double held;	  /* s for which it has been held in this burst: one in which
 			   * it goes at a share of 0.3 counts as 0.7 */
 	double most_held; /* s: what its run and its time limit allow of that */
-	double began;	  /* clock at which the burst began */
+	/* sluice_turns_pass keeps these: s for which it was held at this stretch, and for
+	 * which it has gone since then; nobody else writes them. */
+	double stretch, went;
+	double began; /* clock at which the burst began */
 	/* For sluice_turns_learn: the share of full speed that its last verdict gave it,
 	 * and at which it has gone since then; below 0: not known. */
 	double allowed, speed;
@@ -163,6 +172,7 @@ enum sluice_turn_action {
 	X (SHORT, "short")	 /* its burst is too short to be held */                   \
 	X (EXEMPT, "exempt")	 /* it must not be held */                                 \
 	X (BUDGET, "budget")	 /* it was held for as long as its budget allows */        \
+	X (STRETCH, "stretch")	 /* it was held for as long as one hold may last */        \
 	X (WEIGHED, "weighed")	 /* the servers weigh it by its place in the order */      \
 	X (TRIAL, "trial")	 /* it goes for a moment, to see whether its hold helps */ \
 	X (NO_HELP, "no_help")	 /* holds were seen not to help here */
@@ -193,6 +203,14 @@ double sluice_turns_decide (const struct sluice_turns_settings *settings,
 			    const struct sluice_turns_storage *storage,
 			    const struct sluice_turns_job *jobs, uint32_t n, double clock,
 			    uint32_t *scratch, struct sluice_turn *out);
+
+/* s for which a burst goes after it was held for as long as one hold may last. */
+double sluice_turns_respite (const struct sluice_turns_settings *settings);
+
+/* So many seconds have passed in which a burst had such a share of full speed. A stretch is
+ * over when the burst has gone for `respite` in one piece. */
+void sluice_turns_pass (double respite, double share, double seconds, double *stretch,
+			double *went);
 
 enum { SLUICE_TURNS_STATIONS = SLUICE_MAX_LANES * SLUICE_STATION_METADATA + 1 };
 

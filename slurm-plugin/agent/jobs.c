@@ -65,6 +65,7 @@ struct job {
 	double settled; /* clock from which what it does says what it can, but for others */
 	struct volume done;
 	double held, charged, share; /* in observe, as it would have been */
+	double stretch, went;	     /* as in struct sluice_turns_job */
 	double waited;		     /* of that, what it was */
 	uint32_t sake, is_out_of_budget;
 	uint32_t sake_nodes, burst_holds;
@@ -103,6 +104,7 @@ struct jobs {
 	uint32_t job_count, part_count, active_count, holding_count;
 	int have_changed, holds;
 	double listened; /* clock at which those that fell silent were sought */
+	double respite;	 /* s: sluice_turns_respite */
 	struct job *buckets[BUCKETS];
 	struct job *active[JOBS_MAX];
 	struct sluice_turns_job described[JOBS_MAX];
@@ -302,6 +304,8 @@ static void
 charge (struct jobs *jobs, struct job *job, double clock)
 {
 	double seconds = (1.0 - job->share) * (clock - job->charged);
+	sluice_turns_pass (jobs->respite, job->share, clock - job->charged, &job->stretch,
+			   &job->went);
 	job->held += seconds;
 	job->waited += jobs->holds ? seconds : 0.0;
 	job->held_in_all += seconds;
@@ -333,7 +337,7 @@ begin_burst (struct jobs *jobs, struct job *job, double began, double clock)
 	    = larger (clock + backlog, last_change (jobs, job) + sluice_turns_drained);
 	job->charged = clock;
 	job->share = 1.0;
-	job->held = job->waited = 0.0;
+	job->held = job->waited = job->stretch = job->went = 0.0;
 	job->is_out_of_budget = job->is_decided = 0;
 	job->done = job->pace = (struct volume){ 0.0, 0.0 };
 	job->reason = SLUICE_TURN_NOT_FULL;
@@ -776,6 +780,8 @@ describe (const struct jobs *jobs, struct job *job, double clock,
 		.expected = last > 0.0 ? last : job->burst_seconds,
 		.done = seconds_of (job->done, rate),
 		.held = job->held,
+		.stretch = job->stretch,
+		.went = job->went,
 		.began = job->began < clock ? job->began : clock,
 		.allowed = jobs->holds ? job->share : 1.0,
 		.moved = moved (job, rate, clock),
@@ -967,8 +973,8 @@ rate_of (const struct job *job, double share)
 }
 
 static void
-word_of (const struct job *job, const struct sluice_turn *turn, double clock,
-	 struct wire_word *word)
+word_of (const struct job *job, const struct jobs_rules *rules,
+	 const struct sluice_turn *turn, double clock, struct wire_word *word)
 {
 	*word = (struct wire_word){ .job_id = job->id };
 	if (turn->action == SLUICE_TURN_GO)
@@ -977,6 +983,7 @@ word_of (const struct job *job, const struct sluice_turn *turn, double clock,
 	word->share = (uint32_t)(turn->share * 1e6);
 	word->rate = turn->share > 0.0 ? rate_of (job, turn->share) : 0;
 	word->most_held = nanoseconds (job->held + turn->until - clock);
+	word->longest_ms = (uint32_t)(1e3 * rules->settings.hold);
 }
 
 static const char *
@@ -985,6 +992,8 @@ why_released (uint32_t reason)
 	switch (reason) {
 	case SLUICE_TURN_BUDGET:
 		return "budget";
+	case SLUICE_TURN_STRETCH:
+		return "stretch";
 	case SLUICE_TURN_TRIAL:
 		return "trial";
 	case SLUICE_TURN_NO_HELP:
@@ -1077,7 +1086,7 @@ follow (struct jobs *jobs, const struct jobs_rules *rules, struct job *job,
 {
 	struct wire_word word;
 	note (jobs, job, turn, clock);
-	word_of (job, turn, clock, &word);
+	word_of (job, rules, turn, clock, &word);
 	if (rules->holds)
 		set_word (jobs, job, &word);
 	else
@@ -1106,6 +1115,7 @@ jobs_decide (struct jobs *jobs, const struct jobs_rules *rules, double clock)
 	seek_silent (jobs, clock);
 	jobs->have_changed = 0;
 	jobs->holds = rules->holds;
+	jobs->respite = sluice_turns_respite (&rules->settings);
 	if (rules->is_off || rules->storage.lane_count == 0)
 		return release_all (jobs, clock);
 	leave_to_others (jobs, rules, &said);

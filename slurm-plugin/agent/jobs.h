@@ -83,8 +83,8 @@ struct jobs_held_burst {
 	uint32_t lane_mask;	   /* 0: all */
 	uint32_t holds;		   /* times */
 	uint32_t is_held;	   /* 0: in observe, it would have been */
-	const char *ended; /* why the last hold did: turn, budget, trial, no_help, off or
-			    * burst */
+	const char *ended; /* why the last hold did: turn, budget, stretch, trial, no_help,
+			    * off or burst */
 	double began;
 	double held;   /* s, slower ones in part */
 	double bytes;  /* that it wrote */

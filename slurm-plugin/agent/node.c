@@ -225,7 +225,30 @@ say (struct node_job *job, uint64_t until, uint64_t rate, uint32_t share)
 {
 	job->until = until;
 	job->share = share;
+	if (until == 0 || rate > 0)
+		job->stretch_began = 0;
 	pages_say (&job->pages, until, rate);
+}
+
+/* Until when it may be held at this stretch; not after now: it goes for a moment. Whoever
+ * renews words does not lengthen it. */
+static uint64_t
+end_of_stretch (struct node_job *job, const struct wire_word *word, uint64_t now)
+{
+	uint64_t longest = word->longest_ms ? word->longest_ms : SLUICE_TURNS_STRETCH_MS;
+	uint64_t end = job->stretch_began + longest * millisecond;
+	pages_bound (&job->pages, (uint32_t)longest);
+	if (now < job->respite)
+		return now;
+	if (job->stretch_began && now >= end) {
+		job->respite = now + SLUICE_TURNS_RESPITE_NS;
+		return now;
+	}
+	if (!job->stretch_began || job->until <= now) {
+		job->stretch_began = now;
+		end = now + longest * millisecond;
+	}
+	return end;
 }
 
 static uint64_t
@@ -254,8 +277,14 @@ hold (struct node_job *job, const struct wire_word *word, uint64_t echo, uint64_
 		say (job, 0, 0, 0);
 		return;
 	}
-	say (job, until - now < budget ? until : now + budget, trickles ? word->rate : 0,
-	     trickles && word->share < in_full ? word->share : 0);
+	uint64_t end = end_of_stretch (job, word, now);
+	until = until - now < budget ? until : now + budget;
+	if (trickles)
+		say (job, until, word->rate, word->share < in_full ? word->share : 0);
+	else if (end <= now)
+		say (job, 0, 0, 0);
+	else
+		say (job, until < end ? until : end, 0, 0);
 }
 
 static void

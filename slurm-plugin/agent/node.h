@@ -34,9 +34,11 @@ struct node_job {
 	uint64_t last;	/* activity */
 	uint64_t base_bytes, base_operations;
 	uint64_t run_held, burst_held, charged;
-	uint64_t most_held; /* in the run; UINT64_MAX: no limit */
-	uint64_t exhausted; /* budgets that it used up */
-	uint64_t until;	    /* of the word that was said; 0: none */
+	uint64_t most_held;	/* in the run; UINT64_MAX: no limit */
+	uint64_t exhausted;	/* budgets that it used up */
+	uint64_t until;		/* of the word that was said; 0: none */
+	uint64_t stretch_began; /* of a hold without a break; 0: it goes */
+	uint64_t respite;	/* until then it goes, after one of the longest */
 	uint64_t reported;
 	uint32_t share;	       /* of full speed under that word, in millionths */
 	uint32_t is_due;       /* to be reported */

@@ -146,6 +146,12 @@ pages_say (struct pages *pages, uint64_t until, uint64_t rate)
 	STORE (pages->words->until, until);
 }
 
+void
+pages_bound (struct pages *pages, uint32_t longest_ms)
+{
+	STORE (pages->words->longest_ms, longest_ms);
+}
+
 /* ---- adding up ---- */
 
 /* The target has to serve flushes and writes; a create is known by its file's close. Writes

@@ -69,6 +69,8 @@ put_bursts (struct json *json, const struct jobs *jobs, const struct report_fact
 			json_put (json, "writes on trial, to see whether holds help");
 		else if (burst->reason == SLUICE_TURN_NO_HELP)
 			json_put (json, "writes, because holds do not help");
+		else if (burst->reason == SLUICE_TURN_STRETCH)
+			json_put (json, "writes for a moment, after a hold of TurnsHold");
 		else if (burst->share >= 1.0)
 			json_put (json, "writes");
 		else if (burst->share > 0.0)

@@ -168,6 +168,7 @@ make_view (struct site *site)
 			    && !site->observes;
 	sluice_turns_settings_init (&view->rules.settings);
 	view->rules.settings.latency = site->config.turns_latency_ms / 1e3;
+	view->rules.settings.hold = site->config.turns_hold;
 	/* A coordinator that forgets at each restart would hold nobody for long after it.
 	 */
 	view->rules.settings.rare = 0.0;

@@ -78,11 +78,11 @@ enum wire_action { WIRE_GO, WIRE_HOLD, WIRE_TRICKLE };
 
 struct wire_word {
 	uint32_t job_id;
-	uint32_t action;    /* enum wire_action */
-	uint64_t rate;	    /* TRICKLE: B/s of each process */
-	uint64_t most_held; /* ns for which this burst may be held in all */
-	uint32_t share;	    /* TRICKLE: of full speed, in millionths */
-	uint32_t reserved;
+	uint32_t action;     /* enum wire_action */
+	uint64_t rate;	     /* TRICKLE: B/s of each process */
+	uint64_t most_held;  /* ns for which this burst may be held in all */
+	uint32_t share;	     /* TRICKLE: of full speed, in millionths */
+	uint32_t longest_ms; /* for which it is held at a stretch; 0: the default */
 };
 
 /* A word is in effect for WIRE_LEASE_NS from `echo` on, so both directions have to work. */

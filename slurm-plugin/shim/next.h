@@ -20,7 +20,7 @@
 	X (fsync) X (fdatasync) X (close) X (close_range) X (closefrom)               \
 	X (dup) X (dup2) X (dup3) X (flock) X (lockf) X (lockf64)                     \
 	X (fcntl) X (fcntl64) X (mmap) X (mmap64) X (aio_write) X (aio_write64)       \
-	X (prctl) X (_exit) X (_Exit)
+	X (timer_settime) X (timer_delete) X (prctl) X (_exit) X (_Exit)
 
 /* Of libaio, liburing and libseccomp, in few programs. */
 #define NEXT_OF_OTHERS(X)                                                             \

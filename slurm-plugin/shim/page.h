@@ -33,6 +33,8 @@
 #define SLUICE_TURNS_LONGEST_NS 2000000000 /* a word further ahead does not count */
 #define SLUICE_TURNS_QUIET_NS 500000000	   /* so long without activity ends a burst */
 #define SLUICE_TURNS_SIGNAL_NS 60000000000 /* not held after a signal cut a hold short */
+#define SLUICE_TURNS_STRETCH_MS 60000	   /* the longest wait, where words say none */
+#define SLUICE_TURNS_RESPITE_NS 1000000000 /* not held after a wait of the longest */
 #define SLUICE_TURNS_MIN_WRITE 4096	   /* a smaller write counts as so many in `rate` */
 #define SLUICE_TURNS_JOINED (1 << 20)	   /* bytes that caches join to one operation */
 #define SLUICE_TURNS_MAX_DEVICES 32
@@ -52,7 +54,9 @@ struct sluice_turns_words {
 	    rate; /* while until lies ahead: B/s that each process may write; 0: none */
 	/* Files on these devices (st_dev) count; fixed before a process attaches. */
 	uint32_t device_count;
-	uint32_t reserved;
+	/* For which a call waits at most, however often `until` is renewed; 0:
+	 * SLUICE_TURNS_STRETCH_MS. */
+	uint32_t longest_ms;
 	uint64_t devices[SLUICE_TURNS_MAX_DEVICES];
 };
 
@@ -78,6 +82,7 @@ struct sluice_turns_words {
 	X (exempt_lock, "writes not held because the job has a file lock")                 \
 	X (exempt_signal, "writes not held because a signal came during a hold")           \
 	X (exempt_nested, "writes not held because another call was under way: handlers")  \
+	X (exempt_timer, "writes not held because an alarm or a timer was set")            \
 	X (uncovered,                                                                      \
 	   "other ways to write that were opened, as mmap, aio, io_uring; and seccomp")    \
 	X (uncovered_bytes, "bytes mapped or handed over in these, where known")
@@ -112,7 +117,8 @@ struct sluice_turns_slot {
 	SLUICE_TURNS_COUNTERS (SLUICE_TURNS_COUNTER)
 	/* Inode of the pid namespace that `pid` is of (/proc/self/ns/pid); 0: unknown. */
 	uint64_t pid_namespace;
-	uint64_t reserved[6];
+	uint64_t spared; /* not held until then, after a wait of the longest */
+	uint64_t reserved[4];
 };
 
 struct sluice_turns_page {

@@ -336,6 +336,7 @@ free_slot (struct sluice_turns_slot *slot)
 	STORE (slot->devices, 0);
 	STORE (slot->last, 0);
 	STORE (slot->signalled, 0);
+	STORE (slot->spared, 0);
 	STORE (slot->next, 0);
 	STORE (slot->burst_began, 0);
 	STORE (slot->burst_bytes, 0);

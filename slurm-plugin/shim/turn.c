@@ -1,6 +1,7 @@
 #include "turn.h"
 
 #include "libc.h"
+#include "timers.h"
 
 /* All that it calls is part of it, but what is COLD: a call costs as much as what it does.
  */
@@ -76,8 +77,12 @@ is_exempt (struct turn *turn, uint64_t now)
 		ADD (slot->exempt_signal, 1);
 	else if (process_job_has_lock ())
 		ADD (slot->exempt_lock, 1);
+	else if (process_is_restricted () || now < LOAD (slot->spared))
+		return 1;
+	else if (timers_are_set (now))
+		ADD (slot->exempt_timer, 1);
 	else
-		return process_is_restricted ();
+		return 0;
 	return 1;
 }
 
@@ -105,6 +110,22 @@ wait_a_slice (struct turn *turn, uint64_t now, uint64_t when, const sigset_t *bl
 	return error == 0;
 }
 
+/* What others of the process, or of the job, may have done meanwhile. */
+static int
+may_still_wait (uint64_t now)
+{
+	return !process_job_has_lock () && !process_is_restricted ()
+	       && !timers_are_set (now);
+}
+
+/* Words that are renewed for ever hold no call for longer. */
+static uint64_t
+longest_wait (const struct turn *turn)
+{
+	uint64_t ms = LOAD (turn->words->longest_ms);
+	return (ms ? ms : SLUICE_TURNS_STRETCH_MS) * 1000000;
+}
+
 /* Those that the kernel knows; but for glibc's own two, as by sigfillset. */
 struct signals {
 	uint64_t bits;
@@ -128,6 +149,7 @@ static void
 wait_in_slices (struct turn *turn, uint64_t now, uint64_t when)
 {
 	int before = ERRNO;
+	uint64_t end = now + longest_wait (turn);
 	union {
 		struct signals kernels;
 		sigset_t libcs;
@@ -135,13 +157,16 @@ wait_in_slices (struct turn *turn, uint64_t now, uint64_t when)
 
 	block_signals (&blocked.kernels);
 	count_waiting (turn, 1);
-	while (when > now && wait_a_slice (turn, now, when, &blocked.libcs)
-	       && !process_job_has_lock ()) {
+	while (when > now && now < end && wait_a_slice (turn, now, when, &blocked.libcs)
+	       && may_still_wait (now)) {
 		now = read_clock (CLOCK_MONOTONIC);
 		when = may_write_at (turn, now);
 	}
-	if (process_has (turn->slot))
+	if (process_has (turn->slot)) {
 		count_waiting (turn, -1u);
+		if (now >= end)
+			STORE (turn->slot->spared, now + SLUICE_TURNS_RESPITE_NS);
+	}
 	unblock_signals (&blocked.kernels);
 	ERRNO = before;
 }

@@ -4,7 +4,7 @@ import time
 
 import pytest
 from turns_cases import UNKNOWN
-from turns_daemons import RATE, Cluster, wait_for
+from turns_daemons import RATE, Cluster, build_unbounded, wait_for
 
 from sluice.cli.gates import _bursts, _turns
 from sluice.policies import core
@@ -254,6 +254,25 @@ def test_a_job_is_held_no_longer_than_its_run_allows(cluster):
     status = cluster.wait_for_status(lambda found: found["counts"]["budgets"] >= 1)
     assert status["facts"]["holding"] == 0
     wait_for(lambda: rank.slot.bytes > moved + RATE)
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["bounded", "coordinator forgets"])
+def test_no_hold_lasts_for_longer_at_a_stretch(cluster, fails):
+    """Then the job writes, and is held again; its agent sees to that alone, if need be."""
+    cluster.configure(TurnsHold=2, TurnsLatency=100)
+    if fails:
+        cluster.turns.command[0] = str(build_unbounded())
+    start(cluster)
+    agent = cluster.agent()
+    cluster.rank(cluster.page(agent, 1, nodes=64))
+    narrow = cluster.page(agent, 2)
+    rank = cluster.rank(narrow)
+    for _ in range(2):
+        wait_for(lambda: narrow.is_held)
+        assert narrow.words.longest_ms == 2000
+        moved = rank.slot.bytes
+        wait_for(lambda before=moved: not narrow.is_held and rank.slot.bytes > before)
+    assert cluster.status()["counts"]["budgets"] == 0
 
 
 def test_a_job_that_may_never_be_held_is_not(cluster):

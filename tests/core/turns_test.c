@@ -62,6 +62,8 @@ draw_job (struct sluice_turns_job *job)
 	job->expected = number ();
 	job->done = number ();
 	job->held = number ();
+	job->stretch = number ();
+	job->went = number ();
 	job->most_held = draw (2) ? HUGE_VAL : number ();
 	job->began = number ();
 	job->allowed = number ();

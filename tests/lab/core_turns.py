@@ -29,6 +29,19 @@ def settings(**values: float) -> Any:
     return struct
 
 
+def respite(settings: Any) -> float:
+    return float(lib.sluice_turns_respite(settings))
+
+
+def passed(
+    respite: float, share: float, seconds: float, state: tuple[float, float]
+) -> tuple[float, float]:
+    """What so many seconds make of the `stretch` and `went` of a job."""
+    stretch, went = ffi.new("double *", state[0]), ffi.new("double *", state[1])
+    lib.sluice_turns_pass(respite, share, seconds, stretch, went)
+    return stretch[0], went[0]
+
+
 def storage(lanes: Sequence[Mapping[str, float]], *, metadata: float = 0.0) -> Any:
     """Make a struct sluice_turns_storage of lanes by the members of struct sluice_turns_lane."""
     values = [{"targets": 1.0, **lane} for lane in lanes]

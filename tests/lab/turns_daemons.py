@@ -51,6 +51,17 @@ def build_first_come() -> Path:
     return program
 
 
+def build_unbounded() -> Path:
+    """A sluice-turns that forgets how long a burst has been held at this stretch."""
+    wrap = compiled(
+        Path(__file__).with_name("unbounded.c"), "-c", f"-I{ROOT}/policies/core", suffix=".o"
+    )
+    place = BUILD / "unbounded"
+    program = place / "bin" / "sluice-turns"
+    make("slurm-plugin/agent", place, f"LDFLAGS=-Wl,--wrap=sluice_turns_pass {wrap}", str(program))
+    return program
+
+
 def wait_for(condition: Callable[[], Any], what: str = "") -> Any:
     deadline = time.monotonic() + PATIENCE
     while not (answer := condition()):

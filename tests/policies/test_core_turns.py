@@ -35,6 +35,7 @@ jobs = st.fixed_dictionaries(
         "done": seconds,
         "held": seconds,
         "most_held": st.sampled_from([turns.FOREVER, 0.0, 100.0]),
+        "stretch": st.sampled_from([0.0, 0.0, 59.0, 60.0, 100.0]),
         "began": st.sampled_from([0.0, 1.0, 5.0]),
         "lane_mask": st.integers(0, 7),
         "flags": st.sampled_from([0, 0, turns.EXEMPT]),
@@ -167,6 +168,7 @@ def test_nobody_is_held_beyond_his_budget(queue, listed):
             continue
         assert not job["flags"] & turns.EXEMPT
         assert job["held"] < budget(job)
+        assert verdicts[i].action == "trickle" or job["stretch"] < SETTINGS.hold
         left = (budget(job) - job["held"]) / (1 - verdicts[i].share)
         assert verdicts[i].until == pytest.approx(50.0 + left)
         assert verdicts.again <= verdicts[i].until
@@ -324,7 +326,8 @@ def test_others_wait_for_short_bursts_only_while_these_take_little(wanted, reaso
 
 
 def test_a_level_is_asked_about_as_soon_as_its_crossing_can_be_seen():
-    verdicts = decided([one(done=40.0), one(key=2, began=1.0)], ONE_LANE, clock=1000.0)
+    queue, settings = [one(done=40.0), one(key=2, began=1.0)], turns.settings(hold=1e6)
+    verdicts = decided(queue, ONE_LANE, settings, clock=1000.0)
     assert verdicts.again == pytest.approx(1061.0)
 
 
@@ -518,3 +521,38 @@ def test_equal_programs_lose_half_as_much_in_turns_and_unequal_ones_less():
     assert turns.pair_share((4, 60), (4, 60)) == pytest.approx(0.5)
     assert turns.pair_share((64, 60), (4, 60)) < 0.1
     assert turns.pair_share((64, 0), (4, 60)) == turns.pair_share((64, 60), (4, 60))
+
+
+def test_a_stretch_of_a_hold_ends_where_no_hold_lasts_longer():
+    queue = [one(nodes=100.0, expected=1e4), one(key=2, expected=1e4, stretch=59.0)]
+    verdicts = decided(queue, ONE_LANE, clock=1000.0)
+    assert (verdicts[1].reason, verdicts.again) == ("behind", pytest.approx(1001.0))
+    queue[1] |= {"stretch": 60.0, "went": 1.0}
+    verdicts = decided(queue, ONE_LANE, clock=1000.0)
+    assert (verdicts[1].action, verdicts[1].reason) == ("go", "stretch")
+    assert verdicts.again == pytest.approx(1002.0)  # a latency each way, and a call
+
+
+@pytest.mark.parametrize("hold", [5.0, 60.0])
+@pytest.mark.parametrize("step", [0.05, 0.7])
+def test_a_burst_is_silent_for_no_longer_than_a_hold_lasts(hold, step):
+    """Whatever becomes of the burst before it, which comes and goes: less than a respite does
+    not count as going."""
+    settings, drawn = turns.settings(hold=hold, guard=0.0), random.Random(1)
+    clock, state, goes, silent, longest = 0.0, (0.0, 100.0), 0.0, 0.0, 0.0
+    respite = turns.respite(settings)
+    while clock < 1000.0:
+        held = one(key=2, expected=1e4, stretch=state[0], went=state[1], nodes=0.01)
+        is_alone = drawn.random() < 0.1 * step
+        queue = [held] if is_alone else [held, one(nodes=100.0, expected=1e4)]
+        verdicts = decided(queue, ONE_LANE, settings, clock)
+        passed = min(step, max(verdicts.again - clock, 1e-3))
+        state = turns.passed(respite, verdicts[0].share, passed, state)
+        clock += passed
+        goes = goes + passed if verdicts[0].share > 0 else 0.0
+        if goes == 0.0:
+            silent += passed
+        elif goes >= 0.999 * respite:
+            silent = 0.0
+        longest = max(longest, silent)
+    assert hold * 0.9 < longest <= hold * (1 + 1e-6)

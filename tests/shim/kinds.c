@@ -494,12 +494,124 @@ do_alarms (void)
 	alarm_each (0);
 }
 
+/* From another process: one that has set an alarm is not held. */
+static void
+signal_after (useconds_t microseconds)
+{
+	fflush (stdout);
+	if (fork () != 0)
+		return;
+	usleep (microseconds);
+	kill (getppid (), SIGALRM);
+	_exit (0);
+}
+
+/* ---- programs that watch themselves ---- */
+
+/* By the default of SIGALRM it ends if the writes take longer; then it writes once more. */
+static void
+write_watched (void)
+{
+	int fd = opened (O_TRUNC);
+	for (int i = 0; i < 10; i++)
+		if (write (fd, block, KIB) != KIB)
+			exit (4);
+	close (fd);
+}
+
+static void
+do_alarm (void)
+{
+	alarm (1);
+	write_watched ();
+	told ("seconds left", alarm (0));
+}
+
+static void
+ends (union sigval value)
+{
+	(void)value;
+	_exit (9);
+}
+
+static void
+watch_by_timer (int notify, int flags)
+{
+	struct sigevent event = { .sigev_notify = notify, .sigev_signo = SIGALRM };
+	struct itimerspec second = { .it_value.tv_sec = 1 },
+			  none = { .it_value.tv_sec = 0 };
+	struct timespec now;
+	timer_t timer;
+
+	if (notify == SIGEV_THREAD)
+		event.sigev_notify_function = ends;
+	clock_gettime (CLOCK_REALTIME, &now);
+	if (flags)
+		second.it_value = (struct timespec){ now.tv_sec + 1, now.tv_nsec };
+	told ("create", timer_create (CLOCK_REALTIME, &event, &timer));
+	told ("set", timer_settime (timer, flags, &second, NULL));
+	write_watched ();
+	told ("set", timer_settime (timer, 0, &none, NULL));
+	told ("delete", timer_delete (timer));
+}
+
+static void
+do_timer (void)
+{
+	watch_by_timer (SIGEV_SIGNAL, 0);
+}
+
+static void
+do_timer_at (void)
+{
+	watch_by_timer (SIGEV_SIGNAL, TIMER_ABSTIME);
+}
+
+static void
+do_timer_thread (void)
+{
+	watch_by_timer (SIGEV_THREAD, 0);
+}
+
+static void *
+watch_later (void *unused)
+{
+	usleep (300000);
+	alarm (1);
+	return unused;
+}
+
+/* Another thread sets the alarm while the first write is held. */
+static void
+do_watched_later (void)
+{
+	pthread_t thread;
+	pthread_create (&thread, NULL, watch_later, NULL);
+	write_watched ();
+	alarm (0);
+	pthread_join (thread, NULL);
+	alarm (0);
+}
+
+/* Its child has neither alarms nor timers. */
+static void
+do_unwatched_child (void)
+{
+	alarm (100);
+	told ("wait", 0);
+	if (fork () == 0) {
+		write_watched ();
+		_exit (0);
+	}
+	wait (NULL);
+}
+
 static void
 do_handler (void)
 {
 	shared_fd = opened (O_TRUNC | O_APPEND);
 	on_signal (SIGALRM, write_in_handler);
-	alarm (1);
+	signal_after (1000000);
 	while (!signals)
 		write_many (NULL);
 	told ("signals", signals);
@@ -521,7 +633,7 @@ do_interrupted (void)
 {
 	shared_fd = opened (O_TRUNC | O_APPEND);
 	on_signal (SIGALRM, write_and_tell);
-	alarm (1);
+	signal_after (1000000);
 	told ("write", write (shared_fd, block, KIB));
 }
 
@@ -531,12 +643,11 @@ do_jump (void)
 	int fd = opened (O_TRUNC);
 	on_signal (SIGALRM, jump);
 	if (sigsetjmp (back, 1) == 0) {
-		alarm_each (100000);
+		signal_after (100000);
 		for (;;)
 			if (pwrite (fd, block, KIB, 0) < 0)
 				exit (4);
 	}
-	alarm_each (0);
 	told ("write", write (fd, block, KIB));
 }
 
@@ -750,17 +861,22 @@ static const struct {
 	const char *name;
 	void (*run) (void);
 } kinds[] = {
-	KIND (write),	   KIND (pwrite),	KIND (vector),	    KIND (copy),
-	KIND (errors),	   KIND (direct),	KIND (sync),	    KIND (fwrite),
-	KIND (text),	   KIND (fwrite_large), KIND (unlocked),    KIND (lines),
-	KIND (unbuffered), KIND (stdout),	KIND (seek),	    KIND (threads),
-	KIND (fork),	   KIND (forks),	KIND (vfork),	    KIND (exec),
-	KIND (daemon),	   KIND (closeall),	KIND (reused),	    KIND (alarms),
-	KIND (handler),	   KIND (jump),		KIND (term),	    KIND (cancel),
-	KIND (strict),	   KIND (filter),	KIND (flock),	    KIND (fcntl),
-	KIND (ofd),	   KIND (lockf),	KIND (inherited),   KIND (mapped),
-	KIND (aio),	   KIND (descriptors),	KIND (interrupted), KIND (shared_stream),
-	KIND (sandbox),	   KIND (launcher),
+	KIND (write),	      KIND (pwrite),	    KIND (vector),
+	KIND (copy),	      KIND (errors),	    KIND (direct),
+	KIND (sync),	      KIND (fwrite),	    KIND (text),
+	KIND (fwrite_large),  KIND (unlocked),	    KIND (lines),
+	KIND (unbuffered),    KIND (stdout),	    KIND (seek),
+	KIND (threads),	      KIND (fork),	    KIND (forks),
+	KIND (vfork),	      KIND (exec),	    KIND (daemon),
+	KIND (closeall),      KIND (reused),	    KIND (alarms),
+	KIND (handler),	      KIND (jump),	    KIND (term),
+	KIND (cancel),	      KIND (strict),	    KIND (filter),
+	KIND (flock),	      KIND (fcntl),	    KIND (ofd),
+	KIND (lockf),	      KIND (inherited),	    KIND (mapped),
+	KIND (aio),	      KIND (descriptors),   KIND (interrupted),
+	KIND (shared_stream), KIND (sandbox),	    KIND (launcher),
+	KIND (alarm),	      KIND (timer),	    KIND (timer_at),
+	KIND (timer_thread),  KIND (watched_later), KIND (unwatched_child),
 };
 
 int

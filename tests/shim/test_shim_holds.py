@@ -171,3 +171,46 @@ def test_a_descriptor_that_became_a_pipe_unseen_is_not_held(page, kinds, tmp_pat
     page.hold(0.3)
     assert quiet(page, kinds, "reused", tmp_path / "file").wait(PATIENCE) == 0
     assert page.sum("holds") == 1
+
+
+@pytest.mark.parametrize("kind", ["alarm", "timer", "timer_at", "timer_thread"])
+def test_a_program_that_has_set_an_alarm_is_not_held(page, kinds, tmp_path, kind):
+    """It ends within a second, and not by the alarm."""
+    with Holding(page):
+        assert quiet(page, kinds, kind, tmp_path / "file").wait(PATIENCE) == 0
+    assert (page.sum("holds"), page.sum("exempt_timer")) == (0, 10)
+
+
+def test_an_alarm_that_is_set_during_a_hold_ends_it(page, kinds, tmp_path):
+    with Holding(page):
+        assert quiet(page, kinds, "watched_later", tmp_path / "file").wait(PATIENCE) == 0
+    assert page.sum("holds") >= 1
+
+
+def test_an_alarm_of_its_parent_does_not_spare_a_child(page, kinds, tmp_path):
+    with Holding(page):
+        job = quiet(page, kinds, "unwatched_child", tmp_path / "file")
+        wait_for_hold(page)
+    assert job.wait(PATIENCE) == 0
+
+
+def test_no_call_waits_for_longer_than_the_words_allow(page, kinds, tmp_path):
+    """Then the program writes for a second, and may be held again."""
+    page.words.longest_ms = 300
+    with Holding(page):
+        job = quiet(page, kinds, "handler", tmp_path / "file")  # writes for a second
+        wait_for_hold(page)
+        while page.sum("bytes") == 0:
+            assert job.poll() is None
+            time.sleep(0.01)
+        assert job.wait(PATIENCE) == 0
+    assert page.sum("held_ns") >= 3e8
+    assert page.sum("exempt_signal") == 0
+
+
+def test_a_wait_at_a_rate_is_bounded_as_well(page, kinds, tmp_path):
+    """At 1 B/s the second write would wait for an hour."""
+    page.words.longest_ms = 300
+    with Holding(page, rate=1):
+        assert quiet(page, kinds, "write", tmp_path / "file").wait(PATIENCE) == 0
+    assert page.sum("bytes") == 100 << 10

@@ -24,6 +24,7 @@ KINDS = sorted(
 NEVER_HELD = {
     *("text", "seek", "descriptors"),  # nothing but what libc writes at exit or at a close
     *("strict", "filter", "sandbox", "mapped", "aio"),
+    *("alarm", "alarms", "timer", "timer_at", "timer_thread"),
     *("flock", "fcntl", "ofd", "lockf", "inherited"),
 }
 PATIENCE = 120

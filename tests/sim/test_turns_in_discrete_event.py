@@ -72,6 +72,13 @@ def test_a_burst_is_held_for_its_budget_and_no_longer():
     assert found == pytest.approx([190, 130], rel=0.01)
 
 
+def test_a_burst_is_held_no_longer_at_a_stretch_and_then_goes_for_a_second():
+    """In 11 s of the first 94, B does 10.5 s and A half a second; A is held for 10 of them."""
+    both = simulate(STORAGE, [writer(100), writer(90)], turns={**AT_ONCE, "hold": 10.0})
+    assert [one.end for one in both] == pytest.approx([190, 94.2], rel=0.01)
+    assert both[0].held == pytest.approx(85.8, rel=0.02)
+
+
 def test_two_bursts_that_fit_take_no_turns():
     both = simulate(STORAGE, [writer(100, share=0.5), writer(10, share=0.4)], turns=AT_ONCE)
     assert [one.end for one in both] == pytest.approx([100, 10], rel=0.02)

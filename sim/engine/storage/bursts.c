@@ -129,6 +129,7 @@ burst_begin (struct burst *burst, double now)
 	burst->allowed = 1.0;
 	burst->weight = 1.0;
 	burst->charged = now;
+	burst->stretch = burst->went = 0.0;
 }
 
 /* s since it was last charged for being held, or slowed down. */
@@ -139,18 +140,20 @@ uncharged (const struct burst *burst, double now)
 }
 
 static void
-charge (struct burst *burst, double now)
+charge (const struct burst_control *control, struct burst *burst, double now)
 {
 	double seconds = uncharged (burst, now);
+	sluice_turns_pass (sluice_turns_respite (&control->config.settings), burst->allowed,
+			   now - burst->charged, &burst->stretch, &burst->went);
 	burst->held += seconds;
 	burst->held_in_all += seconds;
 	burst->charged = now;
 }
 
 void
-burst_end (struct burst *burst, double now)
+burst_end (const struct burst_control *control, struct burst *burst, double now)
 {
-	charge (burst, now);
+	charge (control, burst, now);
 	burst->held = 0.0;
 }
 
@@ -189,6 +192,10 @@ burst_control_see (struct burst_control *control, double now, uint32_t slot,
 	out->moved = out->done;
 	out->held = burst->held + uncharged (burst, now);
 	out->most_held = INFINITY;
+	out->stretch = burst->stretch;
+	out->went = burst->went;
+	sluice_turns_pass (sluice_turns_respite (&control->config.settings), burst->allowed,
+			   now - burst->charged, &out->stretch, &out->went);
 	out->allowed = burst->allowed;
 	out->flags = coverage == SLUICE_COVERED ? 0 : SLUICE_TURNS_EXEMPT;
 	memcpy (out->demand, burst->demand, sizeof out->demand);
@@ -230,11 +237,12 @@ burst_control_decide (struct burst_control *control, double now)
 }
 
 int
-burst_follow (struct burst *burst, const struct sluice_turn *turn, double now)
+burst_follow (const struct burst_control *control, struct burst *burst,
+	      const struct sluice_turn *turn, double now)
 {
 	int changes = turn->share < burst->allowed || turn->share > burst->allowed
 		      || turn->weight < burst->weight || turn->weight > burst->weight;
-	charge (burst, now);
+	charge (control, burst, now);
 	burst->allowed = turn->share;
 	burst->weight = turn->weight;
 	return changes;

@@ -52,10 +52,11 @@ typedef void sluice_turns_watch (void *watcher, const struct sluice_turns_decide
 struct burst {
 	double expected;		     /* s; 0: unknown */
 	double demand[SLUICE_STATION_COUNT]; /* shares of all lanes */
-	double allowed; /* share of its rate alone that turns let it have */
-	double weight;	/* at servers that weigh */
-	double charged; /* time up to which it is charged for being held */
-	double held;	/* s of this burst */
+	double allowed;	      /* share of its rate alone that turns let it have */
+	double weight;	      /* at servers that weigh */
+	double charged;	      /* time up to which it is charged for being held */
+	double stretch, went; /* as in struct sluice_turns_job */
+	double held;	      /* s of this burst */
 	double held_in_all;
 };
 
@@ -101,7 +102,8 @@ void burst_learn (const struct burst_control *control, struct burst *burst, uint
 		  const double demand[SLUICE_STATION_COUNT]);
 
 void burst_begin (struct burst *burst, double now);
-void burst_end (struct burst *burst, double now); /* it is held no more */
+/* It is held no more. */
+void burst_end (const struct burst_control *control, struct burst *burst, double now);
 
 /* A burst begins or ends: decide when that is seen. */
 void burst_control_ask (struct burst_control *control, double now);
@@ -116,6 +118,7 @@ void burst_control_see (struct burst_control *control, double now, uint32_t slot
 			const struct burst *burst, uint32_t coverage,
 			const struct sluice_turns_job *job);
 void burst_control_decide (struct burst_control *control, double now);
-int burst_follow (struct burst *burst, const struct sluice_turn *turn, double now);
+int burst_follow (const struct burst_control *control, struct burst *burst,
+		  const struct sluice_turn *turn, double now);
 
 #endif

@@ -75,7 +75,7 @@ account_burst (struct simulation *s, struct program *program)
 	program->in_burst = 0;
 	program->outcome->io += s->now - program->burst_began;
 	program->outcome->io_alone += seconds_done (program);
-	burst_end (&program->burst, s->now);
+	burst_end (&s->control, &program->burst, s->now);
 	burst_begin (&program->burst, s->now);
 	program->outcome->held = program->burst.held_in_all;
 	ask (s);
@@ -206,7 +206,8 @@ rq_control (struct simulation *s)
 		rq_schedule (s, s->control.at, EVENT_CONTROL, 0);
 	for (uint32_t k = 0; k < s->control.count; k++) {
 		struct program *program = &s->programs[s->control.slots[k]];
-		if (!burst_follow (&program->burst, &s->control.turns[k], s->now))
+		if (!burst_follow (&s->control, &program->burst, &s->control.turns[k],
+				   s->now))
 			continue;
 		program->pace_clock = s->now;
 		let_write (s, program);

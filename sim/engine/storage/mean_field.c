@@ -225,7 +225,7 @@ account_burst (struct sluice_mean_field *w, struct mean_field_job *job, double d
 	job->io_alone += done;
 	if (job->phase == MEAN_FIELD_WRITING) {
 		leave_lanes (w, job);
-		burst_end (&job->turn, w->now);
+		burst_end (&w->control, &job->turn, w->now);
 		burst_control_ask (&w->control, w->now);
 	}
 	struct mean_field_job *next = mean_field_give_turn (w, job);

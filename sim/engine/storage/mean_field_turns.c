@@ -111,7 +111,7 @@ mean_field_take_turns (struct sluice_mean_field *w)
 	burst_control_decide (&w->control, w->now);
 	for (uint32_t k = 0; k < w->control.count; k++) {
 		struct mean_field_job *job = &w->jobs[w->control.slots[k]];
-		if (burst_follow (&job->turn, &w->control.turns[k], w->now))
+		if (burst_follow (&w->control, &job->turn, &w->control.turns[k], w->now))
 			w->dirty |= job->mask;
 	}
 }

@@ -32,6 +32,7 @@ HELD_SHOWN = 10
 RELEASED = {
     "turn": "its turn came",
     "budget": "its budget was used up",
+    "stretch": "no hold lasts for longer at a stretch",
     "trial": "it went on trial, to see whether its hold helped",
     "no_help": "holds were seen not to help there",
     "off": "turns were switched off",
