@@ -1,10 +1,11 @@
 /*
- * What is used of libdarshan-util 3.5 (the wheel carries no header): the layout of an open
- * log and of its records, and the calls. Records of older formats and of the other byte
- * order are made these: by region.c, those of varying size by the library.
+ * What is used of libdarshan-util (the wheel carries no header): the calls, and the layout
+ * of an open log; and the records that logs hold. Records of older formats and of the other
+ * byte order are made these by region.c.
  *
  * The handle's layout is looked into for what the library has no cheap call for: which
- * modules there are, and where their records and the names of files lie (see region.h).
+ * modules there are, and where their records and the names of files lie (see region.h). It
+ * is that of 3.5; of another version it is tried before it is trusted (library.c).
  */
 #ifndef SLUICE_DARSHAN_H
 #define SLUICE_DARSHAN_H
@@ -16,13 +17,21 @@ enum {
 	DARSHAN_MODULES = 64,
 	DARSHAN_POSIX = 1,
 	DARSHAN_MPIIO = 2,
+	DARSHAN_H5F = 3,
+	DARSHAN_H5D = 4,
+	DARSHAN_PNETCDF_FILE = 5,
+	DARSHAN_PNETCDF_VAR = 6,
+	DARSHAN_BGQ = 7,
 	DARSHAN_LUSTRE = 8,
 	DARSHAN_STDIO = 9,
+	DARSHAN_DXT_POSIX = 10,
+	DARSHAN_DXT_MPIIO = 11,
+	DARSHAN_APXC = 13,
+	DARSHAN_APMPI = 14,
 	DARSHAN_HEATMAP = 15,
+	DARSHAN_DFS = 16,
+	DARSHAN_DAOS = 17,
 };
-
-/* Newest record versions of these modules that libdarshan-util 3.5 reads. */
-enum { DARSHAN_LUSTRE_VERSION = 2, DARSHAN_HEATMAP_VERSION = 1 };
 
 struct libdeflate_decompressor;
 
@@ -212,27 +221,6 @@ union darshan_record {
 	struct darshan_mpiio mpiio;
 };
 
-enum { LUSTRE_STRIPE_COUNT = 1, LUSTRE_COMPONENT_COUNTERS = 7 };
-
-struct darshan_lustre_component {
-	int64_t counters[LUSTRE_COMPONENT_COUNTERS];
-	char pool[16];
-};
-
-struct darshan_lustre {
-	struct darshan_base base;
-	int64_t component_count, target_count;
-	struct darshan_lustre_component *components;
-	int64_t *targets;
-};
-
-struct darshan_heatmap {
-	struct darshan_base base;
-	double bin_seconds;
-	int64_t bins;
-	int64_t *written, *read;
-};
-
 /* The library once loaded; for one thread. */
 struct sluice_library {
 	void *object; /* of dlopen */
@@ -241,7 +229,8 @@ struct sluice_library {
 	int (*get_job) (struct darshan_handle *, struct darshan_job *);
 	int (*get_runtime) (struct darshan_handle *, struct darshan_job, double *seconds);
 	int (*get_exe) (struct darshan_handle *, char *text);
-	/* 1: *record is filled, or allocated where it was NULL; 0: no more; -1: damaged */
+	/* For comparison, NULL where it has none; 1: *record is filled, or allocated where
+	 * it was NULL; 0: no more; -1: damaged */
 	int (*get_record) (struct darshan_handle *, int module, void **record);
 	void (*free) (void *);
 	const char *const *posix_counters; /* names */

@@ -258,8 +258,10 @@ numbers_into (const struct run *run, struct sluice_log_numbers *out)
 	for (size_t i = 0; i < sizeof *out / sizeof *each; i++)
 		each[i] = NAN;
 	out->nprocs = run->nprocs;
-	out->write_bytes = run->written;
-	out->read_bytes = run->read;
+	if (!run->blind) {
+		out->write_bytes = run->written;
+		out->read_bytes = run->read;
+	}
 	out->runtime_seconds = runtime;
 	out->targets = count_targets (run->log);
 	if (run->chunk > 0)

@@ -89,6 +89,7 @@ struct run {
 	double coverage;
 	int is_async, is_direct; /* may be */
 	int mapped; /* files are written through memory, which Darshan cannot see */
+	int blind;  /* nothing was seen, and nothing follows from that */
 	/* Of behaviour.c */
 	struct sluice_shares of_data; /* owc, ws, aw, read: whatever the metadata */
 	struct sluice_shares of_bytes, of_time;

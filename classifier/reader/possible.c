@@ -30,9 +30,6 @@ enum wrong {
 	MORE_WRITES,
 	MORE_WRITTEN,
 	LESS_WRITTEN,
-	MORE_CONSECUTIVE,
-	MORE_SEQUENTIAL,
-	MORE_ACCESSES,
 	READ_DISORDER,
 	WRITE_DISORDER,
 	WRONGS,
@@ -45,9 +42,6 @@ static const char *const reasons[WRONGS] = {
 	[MORE_WRITES] = "its sizes of writes tell of more writes than there were",
 	[MORE_WRITTEN] = "its sizes of writes tell of more bytes than were moved",
 	[LESS_WRITTEN] = "its sizes of writes tell of fewer bytes than were moved",
-	[MORE_CONSECUTIVE] = "it tells of more consecutive writes than there were",
-	[MORE_SEQUENTIAL] = "it tells of more sequential writes than there were",
-	[MORE_ACCESSES] = "its commonest sizes tell of more accesses than there were",
 	[READ_DISORDER] = "its first read of a file comes after the last",
 	[WRITE_DISORDER] = "its first write of a file comes after the last",
 };
@@ -73,21 +67,6 @@ wrong_sizes (const float *bins, double count, double volume, enum wrong first)
 	return wrong << first;
 }
 
-static unsigned
-wrong_counts (const struct sluice_file_row *row)
-{
-	double writes = row->posix_writes, accesses = row->posix_reads + writes, common = 0;
-	unsigned wrong = 0;
-	for (int i = 0; i < SLUICE_ACCESSES; i++)
-		common += row->posix_access_count[i];
-	if (writes > 0) {
-		wrong |= (unsigned)(row->posix_consec_writes > writes) << MORE_CONSECUTIVE;
-		wrong |= (unsigned)(row->posix_seq_writes > writes) << MORE_SEQUENTIAL;
-	}
-	return wrong
-	       | (unsigned)(common > rounding * accesses && accesses > 0) << MORE_ACCESSES;
-}
-
 static double
 longest_of (const struct run *run)
 {
@@ -98,8 +77,7 @@ void
 note_row (struct run *run, const struct sluice_file_row *row)
 {
 	double slack = 0.1 * longest_of (run) + late_seconds; /* of a clock put back */
-	unsigned wrong = wrong_counts (row);
-	wrong |= (unsigned)(row->owner >= run->log->nprocs) << STRANGER;
+	unsigned wrong = (unsigned)(row->owner >= run->log->nprocs) << STRANGER;
 	wrong |= wrong_sizes (row->posix_size_read, row->posix_reads, row->posix_bytes_read,
 			      MORE_READS);
 	wrong |= wrong_sizes (row->posix_size_write, row->posix_writes,

@@ -3,11 +3,11 @@
  *
  * The library is not linked: it comes with the `darshan` wheel under a name of its own, so
  * it is loaded by path, and what of it is used is declared in darshan.h. It finds its way
- * through every format from 3.00 on; records of one size and names are unpacked and taken
- * apart here (region.h). DXT traces are never asked for, since no counter needs
+ * through every format from 3.00 on; records and names are unpacked and taken apart here
+ * (region.h). DXT traces are never asked for, since no counter needs
  * them and they can exhaust memory.
  *
- * Whatever a log says is checked before it is believed. It may still crash or hang
+ * Whatever a log says is checked before it is believed. The library may still crash or hang
  * on a damaged log: callers keep it in a process of its own.
  */
 #ifndef SLUICE_READER_H
@@ -21,6 +21,8 @@ enum {
 	= 10, /* Darshan's histogram of access sizes: to 100 B ... over 1 GiB */
 	SLUICE_ACCESSES = 4,	    /* sizes that it counts of each file */
 	SLUICE_TARGET_WORDS = 1024, /* of 64 bits: numbers of Lustre targets have 16 */
+	SLUICE_NOTE_SIZE = 64,	    /* a counter's name, with its end */
+	SLUICE_NOTES_SIZE = 1024,
 };
 
 /* Which modules told of a file: bits of sluice_file_row.modules. */
@@ -28,6 +30,8 @@ enum {
 	SLUICE_FROM_POSIX = 1,
 	SLUICE_FROM_STDIO = 2,
 	SLUICE_FROM_MPIIO = 4,
+	SLUICE_FROM_ABOVE = 8, /* its bytes are told by a layer above these alone; they
+				  stand in the fields of POSIX */
 };
 
 /*
@@ -92,6 +96,11 @@ struct sluice_log {
 	double runtime;	  /* seconds */
 	uint64_t partial; /* modules that ran out of memory for records: bits by Darshan's
 			     number */
+	uint64_t unread;  /* likewise modules whose records may tell of bytes, and cannot be
+			     read */
+	int64_t watched; /* 0: POSIX was off, or the program never called what it watches */
+	char parent[SLUICE_NOTE_SIZE]; /* pid of what the program was forked from, or "" */
+	char notes[SLUICE_NOTES_SIZE]; /* counters that cannot be true, by name: "X, Y" */
 	int64_t row_count;
 	/* without standard streams that carry messages; order of first sight */
 	struct sluice_file_row *rows;
@@ -114,6 +123,8 @@ void sluice_library_unload (struct sluice_library *library);
 int sluice_log_read (const struct sluice_library *library, const char *path,
 		     struct sluice_log *log, struct sluice_error *err);
 void sluice_log_free (struct sluice_log *log);
+/* Note a counter that cannot be true and was not counted. */
+void sluice_log_note (struct sluice_log *log, const char *counter);
 
 /* What there is no reader without: open, job, the records of the same modules, close. The
  * measure of speed in `make bench`. Returns the number of records, or -1. */
@@ -137,6 +148,10 @@ extern const double sluice_filled;
 extern const double sluice_unseen_coverage;
 /* of a log of which a stream's data may have passed where Darshan does not look, */
 extern const double sluice_silent_coverage;
+/* of one that tells of nothing, and whose modules were off, full or cannot be read, */
+extern const double sluice_blind_coverage;
+/* of one whose bytes are told by upper layers, without where in the files they went, */
+extern const double sluice_above_coverage;
 /* and from which the recorded files speak for the rest. */
 extern const double sluice_enough_coverage;
 

@@ -64,7 +64,7 @@ form_find (int module, uint32_t version)
 	return NULL;
 }
 
-static void
+void
 swap_words (char *bytes, size_t size)
 {
 	for (size_t i = 0; i < size; i += WORD) {
@@ -106,7 +106,7 @@ spread (const struct form *form, const char *stored, char *record)
 	memcpy (record + made * WORD, stored, (size_t)(end - stored));
 }
 
-const union darshan_record *
+union darshan_record *
 form_take (const struct form *form, char *stored, int swapped, union darshan_record *room)
 {
 	if (swapped)
@@ -114,7 +114,7 @@ form_take (const struct form *form, char *stored, int swapped, union darshan_rec
 	if (counts_streams (form, stored))
 		return NULL;
 	if (!form->gaps[0].words)
-		return (const union darshan_record *)(const void *)stored;
+		return (union darshan_record *)(void *)stored;
 	spread (form, stored, (char *)room);
 	return room;
 }

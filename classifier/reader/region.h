@@ -45,8 +45,11 @@ const struct form *form_find (int module, uint32_t version);
  * machine's byte order where it is stored, and copied into `room` where its version
  * differs; what that lacks is 0. NULL: leave it out, its counters are of files and of
  * streams together. */
-const union darshan_record *form_take (const struct form *form, char *stored, int swapped,
-				       union darshan_record *room);
+union darshan_record *form_take (const struct form *form, char *stored, int swapped,
+				 union darshan_record *room);
+
+/* Turn a record of words from the other byte order. */
+void swap_words (char *bytes, size_t size);
 
 struct sluice_error;
 

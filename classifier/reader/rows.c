@@ -1,6 +1,7 @@
 #include "rows.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,8 +77,8 @@ start (struct rows *rows, uint64_t id, int64_t owner)
 	row->read_start = row->write_start = INFINITY;
 }
 
-static struct sluice_file_row *
-row_of (struct rows *rows, uint64_t id, int64_t owner)
+struct sluice_file_row *
+rows_find (struct rows *rows, uint64_t id, int64_t owner)
 {
 	if (rows->count == rows->capacity && rows_reserve (rows, 2 * rows->count) < 0)
 		return NULL;
@@ -142,7 +143,7 @@ add_histogram (float *bins, const int64_t *counters)
 int
 rows_add_posix (struct rows *rows, const struct darshan_posix *record, int64_t owner)
 {
-	struct sluice_file_row *row = row_of (rows, record->base.id, owner);
+	struct sluice_file_row *row = rows_find (rows, record->base.id, owner);
 	if (!row)
 		return -1;
 	const int64_t *c = record->counters;
@@ -182,7 +183,7 @@ rows_add_posix (struct rows *rows, const struct darshan_posix *record, int64_t o
 int
 rows_add_stdio (struct rows *rows, const struct darshan_stdio *record, int64_t owner)
 {
-	struct sluice_file_row *row = row_of (rows, record->base.id, owner);
+	struct sluice_file_row *row = rows_find (rows, record->base.id, owner);
 	if (!row)
 		return -1;
 	const int64_t *c = record->counters;
@@ -201,7 +202,7 @@ rows_add_stdio (struct rows *rows, const struct darshan_stdio *record, int64_t o
 int
 rows_add_mpiio (struct rows *rows, const struct darshan_mpiio *record, int64_t owner)
 {
-	struct sluice_file_row *row = row_of (rows, record->base.id, owner);
+	struct sluice_file_row *row = rows_find (rows, record->base.id, owner);
 	if (!row)
 		return -1;
 	const int64_t *c = record->counters;
@@ -222,6 +223,14 @@ rows_finish (struct rows *rows)
 	rows->slot_count = 0;
 }
 
+void
+rows_free (struct rows *rows)
+{
+	rows_finish (rows);
+	free (rows->rows);
+	rows->rows = NULL;
+}
+
 static const int64_t max_records = 1 << 22; /* of one module: 3 GiB of POSIX records */
 static const int64_t max_count = 1ll << 60; /* no counter of a real job is larger */
 
@@ -229,91 +238,220 @@ struct reading {
 	const struct sluice_library *library;
 	const struct darshan_handle *handle;
 	struct region *region;
-	int64_t nprocs;
 	struct rows *rows;
+	struct sluice_log *log;
 	struct sluice_error *err;
 };
 
-/* What a record may say */
+/* What a record may say
+ *
+ * What cannot be true is not counted, and noted: runtimes had errors, which would else cost
+ * whole logs. Only where how much was moved, and when, is not true there is nothing left.
+ */
 
 /* Counters first to end - 1 must be counts, or -1 where the runtime did not count: plus 1,
  * none has one of the four highest bits. Looking at all of them at once costs the least. */
 static int
-check_counters (struct reading *r, const char *module, const char *const *names,
-		const int64_t *counters, int first, int end)
+are_counts (const int64_t *counters, int first, int end)
 {
 	uint64_t bits = 0;
 	for (int i = first; i < end; i++)
 		bits |= (uint64_t)counters[i] + 1;
-	for (int i = first; bits >> 60 && i < end; i++)
-		if (counters[i] < -1 || counters[i] > max_count)
+	return !(bits >> 60);
+}
+
+static int
+is_count (int64_t counter)
+{
+	return counter >= -1 && counter <= max_count;
+}
+
+static void
+note (struct reading *r, const char *module, const char *const *names, int counter)
+{
+	char text[SLUICE_NOTE_SIZE];
+	snprintf (text, sizeof text, "%s %s", module, strchr (names[counter], '_') + 1);
+	sluice_log_note (r->log, text);
+}
+
+static void
+clean_counters (struct reading *r, const char *module, const char *const *names,
+		int64_t *counters, int first, int end)
+{
+	for (int i = first; i < end; i++)
+		if (!is_count (counters[i])) {
+			note (r, module, names, i);
+			counters[i] = 0;
+		}
+}
+
+static int
+refuse_counter (struct reading *r, const char *module, const char *const *names,
+		const int64_t *counters, const int *needed)
+{
+	for (; *needed >= 0; needed++)
+		if (!is_count (counters[*needed]))
 			return sluice_fail (r->err, "counts %lld %s %s",
-					    (long long)counters[i], module,
-					    strchr (names[i], '_') + 1);
+					    (long long)counters[*needed], module,
+					    strchr (names[*needed], '_') + 1);
 	return 0;
 }
 
 /* A double is infinite or no number when all bits of its exponent are set, so that one more
- * in its lowest place carries into the sign's. */
+ * in its lowest place carries into the sign's; and less than 0 with that bit alone. */
 static int
-check_times (struct reading *r, const char *module, const double *times, int count)
+are_times (const double *times, int count)
 {
 	const uint64_t exponent = 0x7ff0000000000000u;
 	uint64_t carry = 0;
 	for (int i = 0; i < count; i++) {
 		uint64_t bits;
 		memcpy (&bits, &times[i], sizeof bits);
-		carry |= (bits & exponent) + 0x0010000000000000u;
+		carry |= ((bits & exponent) + 0x0010000000000000u) | bits;
 	}
-	if (carry >> 63)
-		return sluice_fail (r->err, "has %s times that are not numbers", module);
+	return !(carry >> 63);
+}
+
+/* Likewise of times: -1, and the sum of several, says that the runtime did not measure. */
+static int
+clean_times (struct reading *r, const char *module, double *times, int count,
+	     const int *needed)
+{
+	if (are_times (times, count))
+		return 0;
+	for (; *needed >= 0; needed++)
+		if (!isfinite (times[*needed]))
+			return sluice_fail (r->err, "has %s times that are not numbers",
+					    module);
+	for (int i = 0; i < count; i++) {
+		char text[SLUICE_NOTE_SIZE];
+		if (isfinite (times[i]) && times[i] >= 0)
+			continue;
+		snprintf (text, sizeof text, "%s times", module);
+		if (!isfinite (times[i]))
+			sluice_log_note (r->log, text);
+		times[i] = 0;
+	}
 	return 0;
 }
 
 /* Left out of the rules: hashes, modes, ranks, differences, alignments, and sizes of
  * accesses, which old runtimes leave undefined where their count is 0. */
+struct span {
+	int first, end;
+};
 
 static int
-check_posix (struct reading *r, const struct darshan_posix *record)
+clean (struct reading *r, const char *module, const char *const *names, int64_t *counters,
+       const struct span *spans, size_t count, const int *needed)
 {
+	int clean = 1;
+	for (size_t i = 0; i < count; i++)
+		clean &= are_counts (counters, spans[i].first, spans[i].end);
+	if (clean)
+		return 0;
+	if (refuse_counter (r, module, names, counters, needed) < 0)
+		return -1;
+	for (size_t i = 0; i < count; i++)
+		clean_counters (r, module, names, counters, spans[i].first, spans[i].end);
+	return 1;
+}
+
+/* Of detail that contradicts what it is a detail of, the latter is believed. */
+static void
+clean_accesses (struct reading *r, int64_t *c)
+{
+	static const int in_order[] = { POSIX_SEQ_WRITES, POSIX_CONSEC_WRITES };
 	const char *const *names = r->library->posix_counters;
-	const int64_t *c = record->counters;
-	if (check_counters (r, "POSIX", names, c, 0, POSIX_RENAMED_FROM) < 0
-	    || check_counters (r, "POSIX", names, c, POSIX_BYTES_READ, POSIX_MEM_ALIGNMENT)
-		   < 0
-	    || check_counters (r, "POSIX", names, c, POSIX_FILE_NOT_ALIGNED,
-			       POSIX_FILE_ALIGNMENT)
-		   < 0
-	    || check_counters (r, "POSIX", names, c, POSIX_MAX_READ_TIME_SIZE, POSIX_STRIDE)
-		   < 0
-	    || check_counters (r, "POSIX", names, c, POSIX_ACCESS_COUNT, POSIX_FASTEST_RANK)
-		   < 0)
-		return -1;
-	return check_times (r, "POSIX", record->times, POSIX_TIMES);
+	int64_t writes = c[POSIX_WRITES];
+	double accesses = counted (writes) + counted (c[POSIX_READS]), common = 0;
+	for (size_t i = 0; writes > 0 && i < sizeof in_order / sizeof *in_order; i++)
+		if (c[in_order[i]] > writes || c[in_order[i]] < -1) {
+			note (r, "POSIX", names, in_order[i]);
+			c[in_order[i]] = writes;
+		}
+	for (int i = 0; i < SLUICE_ACCESSES; i++)
+		common += counted (c[POSIX_ACCESS_COUNT + i]);
+	if (!(accesses > 0) || common <= accesses)
+		return;
+	note (r, "POSIX", names, POSIX_ACCESS_COUNT);
+	memset (c + POSIX_ACCESS_COUNT, 0, SLUICE_ACCESSES * sizeof *c);
+}
+
+/* A file is at least as long as what was written to it in one go; without its length it is
+ * taken to be written once. */
+static void
+clean_length (struct reading *r, const char *module, const char *const *names,
+	      int64_t *counters, int length, int written)
+{
+	if (is_count (counters[length]))
+		return;
+	note (r, module, names, length);
+	counters[length] = is_count (counters[written]) ? counters[written] - 1 : 0;
 }
 
 static int
-check_stdio (struct reading *r, const struct darshan_stdio *record)
+clean_posix (struct reading *r, struct darshan_posix *record)
 {
-	if (check_counters (r, "STDIO", r->library->stdio_counters, record->counters, 0,
-			    STDIO_FASTEST_RANK)
-	    < 0)
+	static const struct span spans[] = {
+		{ 0, POSIX_RENAMED_FROM },
+		{ POSIX_BYTES_READ, POSIX_MEM_ALIGNMENT },
+		{ POSIX_FILE_NOT_ALIGNED, POSIX_FILE_ALIGNMENT },
+		{ POSIX_MAX_READ_TIME_SIZE, POSIX_STRIDE },
+		{ POSIX_ACCESS_COUNT, POSIX_FASTEST_RANK },
+	};
+	static const int needed[]
+	    = { POSIX_READS, POSIX_WRITES, POSIX_BYTES_READ, POSIX_BYTES_WRITTEN, -1 };
+	static const int when[] = { POSIX_READ_START_TIMESTAMP,
+				    POSIX_WRITE_START_TIMESTAMP,
+				    POSIX_READ_END_TIMESTAMP,
+				    POSIX_WRITE_END_TIMESTAMP,
+				    POSIX_READ_TIME,
+				    POSIX_WRITE_TIME,
+				    -1 };
+	const char *const *names = r->library->posix_counters;
+	int64_t *c = record->counters;
+	clean_length (r, "POSIX", names, c, POSIX_MAX_BYTE_WRITTEN, POSIX_BYTES_WRITTEN);
+	clean_accesses (r, c);
+	if (clean (r, "POSIX", names, c, spans, sizeof spans / sizeof *spans, needed) < 0)
 		return -1;
-	return check_times (r, "STDIO", record->times, STDIO_TIMES);
+	return clean_times (r, "POSIX", record->times, POSIX_TIMES, when);
 }
 
 static int
-check_mpiio (struct reading *r, const struct darshan_mpiio *record)
+clean_stdio (struct reading *r, struct darshan_stdio *record)
 {
-	const char *const *names = r->library->mpiio_counters;
-	const int64_t *c = record->counters;
-	if (check_counters (r, "MPI-IO", names, c, 0, MPIIO_MODE) < 0
-	    || check_counters (r, "MPI-IO", names, c, MPIIO_BYTES_READ, MPIIO_ACCESS) < 0
-	    || check_counters (r, "MPI-IO", names, c, MPIIO_ACCESS_COUNT,
-			       MPIIO_FASTEST_RANK)
-		   < 0)
+	static const struct span spans[] = { { 0, STDIO_FASTEST_RANK } };
+	static const int needed[]
+	    = { STDIO_READS, STDIO_WRITES, STDIO_BYTES_READ, STDIO_BYTES_WRITTEN, -1 };
+	static const int when[] = { STDIO_READ_START_TIMESTAMP,
+				    STDIO_WRITE_START_TIMESTAMP,
+				    STDIO_READ_END_TIMESTAMP,
+				    STDIO_WRITE_END_TIMESTAMP,
+				    STDIO_READ_TIME,
+				    STDIO_WRITE_TIME,
+				    -1 };
+	const char *const *names = r->library->stdio_counters;
+	int64_t *c = record->counters;
+	clean_length (r, "STDIO", names, c, STDIO_MAX_BYTE_WRITTEN, STDIO_BYTES_WRITTEN);
+	if (clean (r, "STDIO", names, c, spans, 1, needed) < 0)
 		return -1;
-	return check_times (r, "MPI-IO", record->times, MPIIO_TIMES);
+	return clean_times (r, "STDIO", record->times, STDIO_TIMES, when);
+}
+
+/* Layers below tell how much was moved; where they do not, see layers.c. */
+static int
+clean_mpiio (struct reading *r, struct darshan_mpiio *record)
+{
+	static const struct span spans[] = {
+		{ 0, MPIIO_MODE },
+		{ MPIIO_BYTES_READ, MPIIO_ACCESS },
+		{ MPIIO_ACCESS_COUNT, MPIIO_FASTEST_RANK },
+	};
+	static const int nothing[] = { -1 };
+	clean (r, "MPI-IO", r->library->mpiio_counters, record->counters, spans,
+	       sizeof spans / sizeof *spans, nothing);
+	return clean_times (r, "MPI-IO", record->times, MPIIO_TIMES, nothing);
 }
 
 /* Standard input, output and error are no files of the job's making, unless so much is
@@ -335,7 +473,7 @@ static int64_t
 owner_of (const struct reading *r, int64_t rank)
 {
 	if (rank < 0)
-		return r->nprocs == 1 ? 0 : -1;
+		return r->log->nprocs == 1 ? 0 : -1;
 	return rank;
 }
 
@@ -346,10 +484,10 @@ added (struct reading *r, int result)
 }
 
 static int
-add_posix (struct reading *r, const union darshan_record *record)
+add_posix (struct reading *r, union darshan_record *record)
 {
-	const struct darshan_posix *posix = &record->posix;
-	if (check_posix (r, posix) < 0)
+	struct darshan_posix *posix = &record->posix;
+	if (clean_posix (r, posix) < 0)
 		return -1;
 	if (is_no_file (posix->base.id, posix->counters[POSIX_BYTES_WRITTEN]))
 		return 0;
@@ -357,10 +495,10 @@ add_posix (struct reading *r, const union darshan_record *record)
 }
 
 static int
-add_stdio (struct reading *r, const union darshan_record *record)
+add_stdio (struct reading *r, union darshan_record *record)
 {
-	const struct darshan_stdio *stdio = &record->stdio;
-	if (check_stdio (r, stdio) < 0)
+	struct darshan_stdio *stdio = &record->stdio;
+	if (clean_stdio (r, stdio) < 0)
 		return -1;
 	if (is_no_file (stdio->base.id, stdio->counters[STDIO_BYTES_WRITTEN]))
 		return 0;
@@ -368,10 +506,10 @@ add_stdio (struct reading *r, const union darshan_record *record)
 }
 
 static int
-add_mpiio (struct reading *r, const union darshan_record *record)
+add_mpiio (struct reading *r, union darshan_record *record)
 {
-	const struct darshan_mpiio *mpiio = &record->mpiio;
-	if (check_mpiio (r, mpiio) < 0)
+	struct darshan_mpiio *mpiio = &record->mpiio;
+	if (clean_mpiio (r, mpiio) < 0)
 		return -1;
 	return added (r, rows_add_mpiio (r->rows, mpiio, owner_of (r, mpiio->base.rank)));
 }
@@ -381,7 +519,7 @@ add_mpiio (struct reading *r, const union darshan_record *record)
 struct record_type {
 	int module;
 	const char *what;
-	int (*add) (struct reading *, const union darshan_record *);
+	int (*add) (struct reading *, union darshan_record *);
 };
 
 static const struct record_type types[] = {
@@ -399,7 +537,7 @@ add_piece (struct reading *r, const struct record_type *type, const struct form 
 	union darshan_record room;
 	size_t taken = 0;
 	for (; region->size - taken >= form->size; taken += form->size) {
-		const union darshan_record *record
+		union darshan_record *record
 		    = form_take (form, region->bytes + taken, r->handle->swapped, &room);
 		if (record && type->add (r, record) < 0)
 			return -1;
@@ -412,6 +550,10 @@ read_module (struct reading *r, const struct record_type *type)
 {
 	uint32_t version = r->handle->versions[type->module];
 	const struct form *form = form_find (type->module, version);
+	if (!form && type->module == DARSHAN_MPIIO) {
+		r->log->unread |= 1ull << DARSHAN_MPIIO;
+		return 0;
+	}
 	if (!form)
 		return sluice_fail (r->err, "has %s of version %lu, not known here",
 				    type->what, (unsigned long)version);
@@ -446,10 +588,10 @@ expected_records (const struct darshan_handle *handle)
 
 int
 records_read (const struct sluice_library *library, const struct darshan_handle *handle,
-	      struct region *region, int64_t nprocs, struct rows *rows,
+	      struct region *region, struct rows *rows, struct sluice_log *log,
 	      struct sluice_error *err)
 {
-	struct reading r = { library, handle, region, nprocs, rows, err };
+	struct reading r = { library, handle, region, rows, log, err };
 	if (added (&r, rows_reserve (rows, expected_records (handle))) < 0)
 		return -1;
 	for (size_t i = 0; i < sizeof types / sizeof *types; i++)

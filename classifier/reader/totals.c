@@ -12,10 +12,17 @@ static const double invisible_coverage
     = 0.3; /* of a log whose data passed where Darshan does not look */
 const double sluice_silent_coverage = 0.5;
 const double sluice_enough_coverage = 0.5;
+const double sluice_blind_coverage = 0.25;
+const double sluice_above_coverage = 0.875;
 static const double all_coverage = 0.95; /* below, the heatmap knows of more */
 static const double sector = 512; /* bytes: what bypasses the cache comes in multiples */
 static const double hole_writes = 64; /* bytes of a write that makes a hole, */
 static const double hole = 1024;      /* and size of the file over them */
+
+/* Modules whose records tell of bytes: not of layouts, times, traces or messages. */
+static const uint64_t tell_bytes
+    = ~(1ull << DARSHAN_LUSTRE | 1ull << DARSHAN_DXT_POSIX | 1ull << DARSHAN_DXT_MPIIO
+	| 1ull << DARSHAN_APMPI | 1ull << DARSHAN_HEATMAP);
 
 static double
 coverage_by_heatmap (const struct run *run)
@@ -58,6 +65,29 @@ has_silent_stream (const struct run *run)
 	return 0;
 }
 
+/* Whether a log tells of no bytes, or few, of a run that may have moved many: POSIX was
+ * off, or a module that tells of bytes was full or cannot be read.
+ *
+ * A program that calls nothing which POSIX watches leaves no other log than one that ran
+ * without that module. */
+static int
+is_blind (const struct run *run)
+{
+	const struct sluice_log *log = run->log;
+	return run->written + run->read + run->program_read < unrecorded
+	       && (!log->watched || log->unread || log->partial & tell_bytes);
+}
+
+/* Whether most of the bytes are told by upper layers, which do not know where in a file
+ * they went: what is rewritten looks as if it was appended. */
+static int
+is_told_from_above (struct run *run)
+{
+	double above;
+	SUM (above, run, row->modules & SLUICE_FROM_ABOVE, use->written + use->read);
+	return above > 0.5 * (run->written + run->read);
+}
+
 static void
 find_coverage (struct run *run)
 {
@@ -70,6 +100,11 @@ find_coverage (struct run *run)
 		run->coverage = smaller (run->coverage, invisible_coverage);
 	else if (run->written < unrecorded && has_silent_stream (run))
 		run->coverage = smaller (run->coverage, sluice_silent_coverage);
+	run->blind = is_blind (run);
+	if (run->blind)
+		run->coverage = smaller (run->coverage, sluice_blind_coverage);
+	else if (is_told_from_above (run))
+		run->coverage = smaller (run->coverage, sluice_above_coverage);
 }
 
 /* Count the processes that write; all of them where they share a file. */

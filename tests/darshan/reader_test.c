@@ -99,8 +99,8 @@ same_records_test (const struct sluice_library *library, const char *path, int m
 		for (taken = 0; region.size - taken >= form->size; taken += form->size) {
 			union darshan_record room, theirs;
 			void *place = &theirs;
-			const union darshan_record *ours = form_take (
-			    form, region.bytes + taken, handle->swapped, &room);
+			union darshan_record *ours = form_take (form, region.bytes + taken,
+								handle->swapped, &room);
 			if (!ours)
 				continue;
 			CHECK (library->get_record (handle, module, &place) == 1);

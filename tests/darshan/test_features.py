@@ -92,7 +92,7 @@ def test_files_are_shared_where_the_truth_says_so(row):
         ("184_app_lammps_restart_multi_n2", "owc"),
         ("185_app_lammps_restart_toggle_n2", "owc"),
         ("187_app_lammps_restart_mpiio_n4", "owc"),
-        ("179_app_lammps_nodump_n2", "none"),
+        ("179_app_lammps_nodump_n2", "unknown"),  # a few stream bytes; POSIX was not at work
         ("198_app_dd_fsync_1M", "aw"),
         ("200_app_cp_tree", "metadata"),
     ],

@@ -4,8 +4,8 @@
  * refused with a reason.
  *
  * A library made of the input stands in for libdarshan-util: whatever that reads out of a
- * log is chosen by the fuzzer, within what its calls promise (the arrays of a record are as
- * long as it says). The regions that the reader unpacks itself lie in a file in memory.
+ * log is chosen by the fuzzer. The regions, which the reader unpacks itself, lie in a file
+ * in memory.
  * tests/data and test_reader_c.py try the library itself, which runs in processes of its
  * own (classifier/sluice/ingest/workers.py) because a damaged log may crash it.
  */
@@ -28,8 +28,9 @@ struct head {
 	uint8_t swapped;
 	uint8_t compression;
 	uint8_t is_plain; /* compress the regions here: the fuzzer cannot make a checksum */
-	uint8_t versions[5];
-	uint16_t lengths[6]; /* POSIX, MPI-IO, STDIO, names, Lustre, heatmap */
+	uint8_t versions[7];
+	/* POSIX, MPI-IO, STDIO, names, Lustre, heatmap, H5D, DFS */
+	uint16_t lengths[8];
 };
 
 struct input {
@@ -39,12 +40,12 @@ struct input {
 };
 
 static const int module_of[]
-    = { DARSHAN_POSIX, DARSHAN_MPIIO, DARSHAN_STDIO, DARSHAN_LUSTRE, DARSHAN_HEATMAP };
-enum { MODULES = sizeof module_of / sizeof *module_of, MOST_ELEMENTS = 64, FIRST = 4096 };
+    = { DARSHAN_POSIX,	 DARSHAN_MPIIO, DARSHAN_STDIO, DARSHAN_LUSTRE,
+	DARSHAN_HEATMAP, DARSHAN_H5D,	DARSHAN_DFS };
+enum { MODULES = sizeof module_of / sizeof *module_of, FIRST = 4096 };
 
 /* One log is open at a time. */
 static struct input input;
-static struct input records[DARSHAN_MODULES]; /* not yet asked for */
 static struct darshan_handle handle;
 static struct darshan_state state = { .file = -1 };
 static uint64_t end_of_file;
@@ -101,15 +102,6 @@ next_region (uint16_t length)
 	return region;
 }
 
-static void
-next_records (int module, uint16_t length)
-{
-	size_t size = length < input.size ? length : input.size;
-	records[module].size = size;
-	records[module].bytes = take (&input, size);
-	handle.modules[module] = (struct darshan_region){ FIRST, length };
-}
-
 static struct darshan_handle *
 open_input (const char *path)
 {
@@ -132,8 +124,10 @@ open_input (const char *path)
 	handle.modules[DARSHAN_MPIIO] = next_region (lengths[1]);
 	handle.modules[DARSHAN_STDIO] = next_region (lengths[2]);
 	handle.names = next_region (lengths[3]);
-	next_records (DARSHAN_LUSTRE, lengths[4]);
-	next_records (DARSHAN_HEATMAP, lengths[5]);
+	handle.modules[DARSHAN_LUSTRE] = next_region (lengths[4]);
+	handle.modules[DARSHAN_HEATMAP] = next_region (lengths[5]);
+	handle.modules[DARSHAN_H5D] = next_region (lengths[6]);
+	handle.modules[DARSHAN_DFS] = next_region (lengths[7]);
 	return &handle;
 }
 
@@ -176,76 +170,6 @@ get_exe (struct darshan_handle *open, char *text)
 	return 0;
 }
 
-/* Records of varying size: the struct up to its pointers, then what they point to. Each
- * array is as long as the record says, so that the sanitizer sees a byte behind it; a
- * record whose arrays the input cannot fill has none, and says so. */
-static void *arrays[2];
-
-static void *
-array_of (struct input *from, int64_t *count, size_t element)
-{
-	const uint8_t *bytes = NULL;
-	if (*count > 0 && *count <= MOST_ELEMENTS)
-		bytes = take (from, (size_t)*count * element);
-	void *array = malloc (bytes ? (size_t)*count * element : 1);
-	if (!array)
-		abort ();
-	if (bytes)
-		memcpy (array, bytes, (size_t)*count * element);
-	else if (*count > 0)
-		*count = 0;
-	return array;
-}
-
-static int
-get_lustre (struct input *from, void **out)
-{
-	const size_t fixed = offsetof (struct darshan_lustre, components);
-	const uint8_t *bytes = take (from, fixed);
-	struct darshan_lustre *record = bytes ? malloc (sizeof *record) : NULL;
-	if (!record)
-		return 0;
-	memcpy (record, bytes, fixed);
-	arrays[0] = record->components
-	    = array_of (from, &record->component_count, sizeof *record->components);
-	arrays[1] = record->targets
-	    = array_of (from, &record->target_count, sizeof *record->targets);
-	*out = record;
-	return 1;
-}
-
-static int
-get_heatmap (struct input *from, void **out)
-{
-	const size_t fixed = offsetof (struct darshan_heatmap, written);
-	const uint8_t *bytes = take (from, fixed);
-	struct darshan_heatmap *record = bytes ? malloc (sizeof *record) : NULL;
-	if (!record)
-		return 0;
-	memcpy (record, bytes, fixed);
-	arrays[0] = record->written
-	    = array_of (from, &record->bins, sizeof *record->written);
-	arrays[1] = record->read = array_of (from, &record->bins, sizeof *record->read);
-	*out = record;
-	return 1;
-}
-
-static void
-free_record (void *record)
-{
-	free (arrays[0]);
-	free (arrays[1]);
-	free (record);
-}
-
-static int
-get_record (struct darshan_handle *open, int module, void **record)
-{
-	(void)open;
-	return module == DARSHAN_LUSTRE ? get_lustre (&records[module], record)
-					: get_heatmap (&records[module], record);
-}
-
 /* Rows */
 
 #define COUNTERS(X)                                                                        \
@@ -276,7 +200,7 @@ check_row (const struct sluice_file_row *row)
 	    || isnan (row->slowest_time) || isnan (row->read_start)
 	    || isnan (row->write_start) || isnan (row->read_end) || isnan (row->write_end))
 		abort ();
-	if (row->owner < -1 || row->modules < 1 || row->modules > 7)
+	if (row->owner < -1 || row->modules < 1 || row->modules > 15)
 		abort ();
 }
 
@@ -328,8 +252,6 @@ LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
 		.get_job = get_job,
 		.get_runtime = get_runtime,
 		.get_exe = get_exe,
-		.get_record = get_record,
-		.free = free_record,
 		.posix_counters = names,
 		.stdio_counters = names,
 		.mpiio_counters = names,

@@ -59,12 +59,14 @@ SWF = {
     "digits": b"9" * 40,
 }
 
-NEWEST = (4, 3, 2, 2, 1)  # versions of POSIX, MPI-IO, STDIO, Lustre and heatmap records
+NEWEST = (4, 3, 2, 2, 1, 2, 1)  # versions of POSIX, MPI-IO, STDIO, Lustre, …
 FILE, PROGRAM = 9, 8
 NAMES = struct.pack("<Q", FILE) + b"/scratch/dump.100\0" + struct.pack("<Q", PROGRAM) + b"/x.py\0"
 COUNTED_NAMES = struct.pack("<QI", FILE, 4) + b"/a.1"
 LUSTRE = struct.pack("<Qq2q", FILE, -1, 1, 2) + struct.pack("<7q16s2q", 0, 4, *[0] * 5, b"p", 3, 5)
-HEATMAP = struct.pack("<Qqdq4q", 16592106915301738621, 0, 0.1, 2, 4096, 0, 0, 512)
+HEATMAP = struct.pack("<Qqdq16x4q", 16592106915301738621, 0, 0.1, 2, 4096, 0, 0, 512)
+H5D = struct.pack("<QqQ8q103q", 5, 0, FILE, 1, 2, 3, 0, 512, 1 << 20, 0, 0, *[0] * 103)
+DFS = struct.pack("<Qq71q", 6, 0, *range(71))
 
 
 def darshan_log(
@@ -78,7 +80,7 @@ def darshan_log(
 ) -> bytes:
     """Return the regions as fuzz_darshan_log.c takes them, in its order."""
     head = struct.pack(
-        "<8s5qd8B6H4x",
+        "<8s5qd10B8H6x",
         *(log_format, 1000, 1_700_000_000, 100, 2, 7, 100.0),
         *(order == ">", compression, is_plain, *versions),
         *(len(region) for region in regions),
@@ -98,18 +100,19 @@ def records(module: str, version: int, order: str = "<") -> list[bytes]:
 
 def darshan_logs() -> dict[str, bytes]:
     posix, mpiio, stdio = records("POSIX", 4), records("MPI-IO", 3), records("STDIO", 2)
-    newest = (b"".join(posix), mpiio[0], stdio[0], NAMES, LUSTRE, HEATMAP)
-    posix_2 = b"".join(records("POSIX", 2, ">"))
+    newest = (b"".join(posix), mpiio[0], stdio[0], NAMES, LUSTRE, HEATMAP, H5D, DFS)
+    posix_1, posix_2 = b"".join(records("POSIX", 1)), b"".join(records("POSIX", 2, ">"))
     return {
         "newest": darshan_log(newest, is_plain=True),
-        "streams": darshan_log((packed(posix), b"", packed(stdio), packed([NAMES]), b"", b"")),
+        "streams": darshan_log((packed(posix), b"", packed(stdio), packed([NAMES]), *[b""] * 4)),
+        "above": darshan_log((b"", mpiio[0], *[b""] * 4, H5D, DFS), is_plain=True),
         "stored": darshan_log(newest, compression=STORED),
         "swapped": darshan_log(
-            (posix_2, b"", b"", b"", b"", b""), versions=(2, 0, 0, 0, 0), is_plain=True, order=">"
+            (posix_2, *[b""] * 7), versions=(2, *[0] * 6), is_plain=True, order=">"
         ),
         "oldest": darshan_log(
-            (b"".join(records("POSIX", 1)), records("MPI-IO", 1)[0], b"", COUNTED_NAMES, b"", b""),
-            versions=(1, 1, 0, 0, 0),
+            (posix_1, records("MPI-IO", 1)[0], b"", COUNTED_NAMES, *[b""] * 4),
+            versions=(1, 1, *[0] * 5),
             is_plain=True,
             log_format=b"3.00",
         ),

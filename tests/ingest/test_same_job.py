@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 
+import pytest
 from arriving_logs import JOB
 from hypothesis import given
 from hypothesis import strategies as st
+from made_logs import MadeLog
 
+from sluice.darshan.log import read_log
 from sluice.history_db.records import Log, Profile, Run
-from sluice.ingest.trust import LONGEST_PAUSE, by_job, is_pid
+from sluice.ingest.trust import LONGEST_PAUSE, by_job
 
 PROFILE = Profile(pattern="aw", confidence=1.0, shares={}, numbers={}, log_sd=0.5)
 
@@ -58,16 +61,36 @@ def test_the_accounting_settles_what_belongs_together():
     assert ids([a_run(1, job=JOB), late, requeued]) == [[1, 2], [3]]
 
 
-def test_a_pid_is_no_job_id():
-    """The runtime names a log …_id<job>-<pid>_…; without a job it takes the pid for both."""
-    pid = "me_app_id4711-4711_11-21-7-1_1.darshan"
-    job = "me_app_id4711-99_11-21-7-1_1.darshan"
-    assert is_pid(a_run(1, name=pid, jobid=4711).log)
-    assert not is_pid(a_run(1, name=job, jobid=4711).log)
-    assert not is_pid(a_run(1, name="renamed.darshan", jobid=4711).log)
-    assert not is_pid(a_run(1, name=pid, jobid=4712).log)  # somebody renamed it
-    assert ids([a_run(i, name=pid, jobid=4711) for i in (1, 2)]) == [[1], [2]]
-    assert ids([a_run(i, name=job, jobid=4711) for i in (1, 2)]) == [[1, 2]]
+def test_logs_of_no_job_are_not_of_one():
+    assert ids([a_run(i, jobid=None) for i in (1, 2)]) == [[1], [2]]
+
+
+@pytest.mark.parametrize(
+    ("name", "jobid"),
+    [
+        ("me_app_id4711-4711_11-21-7-1_1.darshan", None),
+        ("me_app_id4711-99_11-21-7-1_1.darshan", 4711),
+        ("me_app_id47-47_11-21-7-1_1.darshan", 4711),  # somebody renamed it
+        ("renamed.darshan", 4711),
+        ("me/app/id4711/n1/4711-11-21-7-1_1.darshan", None),
+        ("me/app/id4711/n1/99-11-21-7-1_1.darshan", 4711),
+        ("me/app/id4711/n1/4711/99-11-21-7-1_1.darshan", 4711),
+        ("me/app_id4711-4711_1-1-1/id4711/n1/99-11-21-7-1_1.darshan", 4711),
+    ],
+)
+def test_a_pid_is_no_job_id(tmp_path, name, jobid):
+    """The runtime names job and process in the path; without a job it takes the pid for both."""
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    assert read_log(MadeLog(jobid=4711).write(path)).jobid == jobid
+
+
+@pytest.mark.parametrize(
+    ("parent", "jobid"), [("4711", None), ("47110", 4711), ("", 4711), ("9" * 900, 4711)]
+)
+def test_the_pid_of_which_a_process_was_forked_is_no_job_id(tmp_path, parent, jobid):
+    made = MadeLog(jobid=4711, metadata=f"lib_ver=3.5.0\nfork_parent={parent}\n")
+    assert read_log(made.write(tmp_path / "a.darshan")).jobid == jobid
 
 
 @given(

@@ -50,11 +50,19 @@ lib = find_utils(ffi, None)
 MODULES = {
     "POSIX": (1, 4),
     "MPI-IO": (2, 3),
+    "H5F": (3, 3),
+    "H5D": (4, 2),
+    "PNETCDF_FILE": (5, 3),
+    "PNETCDF_VAR": (6, 1),
     "LUSTRE": (8, 2),
     "STDIO": (9, 2),
     "DXT_POSIX": (10, 1),
     "HEATMAP": (15, 1),
+    "DFS": (16, 1),
+    "DAOS": (17, 1),
 }
+BEHIND = {"DFS": 32, "DAOS": 48}
+"""Bytes behind the counters of a record: ids of pool, container and object."""
 STANDARD_STREAMS = (14734109647742566553, 15920181672442173319, 7238257241479193519)
 """Ids of <STDIN>, <STDOUT> and <STDERR>."""
 
@@ -71,23 +79,28 @@ BUCKETS = {
 }
 """Darshan's classes of access sizes, by the largest size that is in them."""
 MIB = 1 << 20
+VERSIONS = 1072  # byte of the header at which the versions of modules begin, four each
 HEATMAP_OF_POSIX = 16592106915301738621
+HEATMAP_OF_STDIO = 3989511027826779520
+HEATMAP_OF_MPIIO = 3668870418325792824
+HEATMAP_OF_DAOS = 4131494093108637317
 
 
 @cache
 def counter_index(module: str) -> dict[str, int]:
     """Map the names of a module's counters, without its prefix, to their places."""
-    return _index(cffi_backend.counter_names(module))
+    return _index(cffi_backend.counter_names(module), module)
 
 
 @cache
 def time_index(module: str) -> dict[str, int]:
     """Map the names of a module's floating-point counters likewise."""
-    return _index(cffi_backend.fcounter_names(module))
+    return _index(cffi_backend.fcounter_names(module), module)
 
 
-def _index(names: list[str]) -> dict[str, int]:
-    return {name.split("_", 1)[1]: place for place, name in enumerate(names)}
+def _index(names: list[str], module: str) -> dict[str, int]:
+    prefix = module.replace("-", "") + "_"
+    return {name.removeprefix(prefix): place for place, name in enumerate(names)}
 
 
 def bucket_of(size: float) -> str:
@@ -106,11 +119,23 @@ class MadeLog:
     end: int = 1_700_000_100
     exe: str = "/apps/made -x"
     mounts: bool = True
+    metadata: str = "lib_ver=3.4.1\n"
+    watched: bool = True
+    """POSIX was at work, whether it found anything or not."""
     names: dict[int, str] = field(default_factory=dict)
     """Of files, by record id; those without one are nameless, as in an anonymised log."""
     rows: dict[str, list[bytes]] = field(default_factory=dict)
 
-    def add(self, module: str, *, file: int, rank: int, counters: Mapping[str, float]) -> None:
+    def add(
+        self,
+        module: str,
+        *,
+        file: int,
+        rank: int,
+        counters: Mapping[str, float],
+        part_of: int | None = None,
+    ) -> None:
+        """Add a record; one of a dataset or a variable is part of a file."""
         whole = np.zeros(len(counter_index(module)), dtype="<i8")
         times = np.zeros(len(time_index(module)), dtype="<f8")
         for name, value in counters.items():
@@ -119,10 +144,19 @@ class MadeLog:
             else:
                 whole[counter_index(module)[name]] = value
         base = np.array([file], dtype="<u8").tobytes() + np.array([rank], dtype="<i8").tobytes()
-        self.rows.setdefault(module, []).append(base + whole.tobytes() + times.tobytes())
+        if part_of is not None:
+            base += np.array([part_of], dtype="<u8").tobytes()
+        record = base + whole.tobytes() + times.tobytes() + bytes(BEHIND.get(module, 0))
+        self.rows.setdefault(module, []).append(record)
 
-    def add_heatmap(self, seconds: float, written: list[int], read: list[int]) -> None:
-        head = np.array([HEATMAP_OF_POSIX], dtype="<u8").tobytes()
+    def add_heatmap(
+        self,
+        seconds: float,
+        written: list[int],
+        read: list[int],
+        seen_by: int = HEATMAP_OF_POSIX,
+    ) -> None:
+        head = np.array([seen_by], dtype="<u8").tobytes()
         head += np.array([0], dtype="<i8").tobytes() + np.array([seconds], dtype="<f8").tobytes()
         head += np.array([len(written)], dtype="<i8").tobytes() + bytes(16)
         bins = np.array([*written, *read], dtype="<i8").tobytes()
@@ -134,7 +168,7 @@ class MadeLog:
         job = ffi.new("struct job *")
         job.uid, job.jobid, job.nprocs = self.uid, self.jobid, self.nprocs
         job.start_sec, job.end_sec = self.start, self.end
-        job.metadata = b"lib_ver=3.4.1\n"
+        job.metadata = self.metadata.encode()
         lib.darshan_log_put_job(log, job)
         lib.darshan_log_put_exe(log, ffi.new("char[]", self.exe.encode()))
         mounts = ffi.new("struct mount[1]", [{"type": b"ext4", "path": b"/"}])
@@ -146,7 +180,17 @@ class MadeLog:
             number, version = MODULES[name]
             lib.darshan_log_put_mod(log, number, ffi.from_buffer(data), len(data), version)
         lib.darshan_log_close(log)
+        if self.watched and "POSIX" not in self.rows:
+            _say_watched(path)
         return path
+
+
+def _say_watched(path: Path) -> None:
+    """Give the module the version that a runtime notes once the program calls what it watches."""
+    number, version = MODULES["POSIX"]
+    with path.open("r+b") as file:
+        file.seek(VERSIONS + 4 * number)
+        file.write(version.to_bytes(4, "little"))
 
 
 def appended(log: MadeLog, *, module="POSIX", file=1, rank=0, chunk=MIB, count=50, **more) -> None:

@@ -52,6 +52,8 @@ REWRITTEN: float = lib.sluice_rewritten
 FILLED: float = lib.sluice_filled
 UNSEEN_COVERAGE: float = lib.sluice_unseen_coverage
 SILENT_COVERAGE: float = lib.sluice_silent_coverage
+BLIND_COVERAGE: float = lib.sluice_blind_coverage
+ABOVE_COVERAGE: float = lib.sluice_above_coverage
 ENOUGH: float = lib.sluice_enough_coverage
 
 

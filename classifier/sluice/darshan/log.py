@@ -10,10 +10,14 @@ a damaged log, which is why `workers.py` keeps it in a process of its own.
 
 from __future__ import annotations
 
+import bz2
 import hashlib
+import lzma
 import os
+import re
 import stat
 import sys
+import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -27,7 +31,7 @@ from sluice.darshan._reader import ffi, lib
 from sluice.darshan.bursts import Heatmap, find_bursts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -35,6 +39,23 @@ if TYPE_CHECKING:
 PIECE = 1 << 18  # bytes of a file that are digested at once
 LIBRARY = "libdarshan-util.so"
 LARGEST_DIGESTED = 1 << 28  # bytes of a file that could not be read as a log
+HEAD = 1 << 12  # bytes of a file that tell how it is packed
+PACKED: dict[bytes, tuple[str, str, Callable[[bytes], bytes]]] = {
+    b"\x1f\x8b": ("gzip", "gunzip", lambda head: zlib.decompressobj(31).decompress(head, 64)),
+    b"BZh": ("bzip2", "bunzip2", lambda head: bz2.BZ2Decompressor().decompress(head, 64)),
+    b"\xfd7zXZ": ("xz", "unxz", lambda head: lzma.LZMADecompressor().decompress(head, 64)),
+    b"\x28\xb5\x2f\xfd": ("zstd", "unzstd", lambda _: b""),
+    b"\x04\x22\x4d\x18": ("lz4", "unlz4", lambda _: b""),
+}
+"""By first bytes: what packed it, what unpacks it, and its first bytes as far as they are known."""
+OLD = re.compile(rb"[12]\.\d\d(?=\0)")
+"""What logs of Darshan 1 and 2 begin with."""
+# …_id<job>-<pid>_<month>-<day>-<seconds>-…, or …/id<job>/<host>/<pid>-…: how the runtime names
+# logs, as the site has it; of either the one behind the last slash or the last four parts
+LOG_NAME = re.compile(
+    r"_id(?P<job>\d+)-(?P=job)_\d+-\d+-\d+[^/]*$|/id(?P<id>\d+)/[^/]+/(?P=id)-[^/]*$"
+)
+"""Of a process that ran in no job: it stands in for one."""
 
 
 class DarshanLogError(Exception):
@@ -57,7 +78,8 @@ class DarshanLog:
     """Of the bytes that were read, whatever has happened to the name since."""
     format: str
     uid: int
-    jobid: int
+    jobid: int | None
+    """None: it ran outside of a job, and its number is that of a process."""
     nprocs: int
     start: float
     """UTC seconds."""
@@ -72,6 +94,8 @@ class DarshanLog:
     """Lustre storage targets that its files lie on; None: not known."""
     measurement: bytes
     """What it says about storage: a struct sluice_measurement (see features.measure)."""
+    not_counted: tuple[str, ...]
+    """Counters that cannot be true, by module and name."""
 
 
 def digest_file(path: Path) -> bytes:
@@ -93,6 +117,7 @@ def _digest(handle: int, size: int) -> bytes:
 def read_log(path: Path) -> DarshanLog:
     """Read one log. Raises DarshanLogError with the reason, OSError, or DarshanLibraryError."""
     with _regular_file(path) as (handle, status):
+        _refuse_packed(handle)
         log = opened(handle)
         if log.size != status.st_size:
             raise DarshanLogError(
@@ -105,7 +130,7 @@ def read_log(path: Path) -> DarshanLog:
             file=status,
             format=_text(log.format),
             uid=log.uid,
-            jobid=log.jobid,
+            jobid=_jobid(log, path),
             nprocs=log.nprocs,
             start=log.start,
             end=log.end,
@@ -115,7 +140,36 @@ def read_log(path: Path) -> DarshanLog:
             heatmap=heatmap,
             targets=_targets(log),
             measurement=_measurement(log, heatmap),
+            not_counted=tuple(filter(None, _text(log.notes).split(", "))),
         )
+
+
+def _jobid(log: Any, path: Path) -> int | None:
+    """Return the job's number, which is a process's where the environment named no job.
+
+    The runtime says which process it was in the file's name, and of which it was forked inside.
+    """
+    named = LOG_NAME.search(str(path.absolute()))
+    processes = {_text(log.parent), *(named.groups() if named else ())}
+    return None if str(log.jobid) in processes else int(log.jobid)
+
+
+def _refuse_packed(handle: int) -> None:
+    """Name what is no log before it is unpacked, or is one of long ago, which is packed so."""
+    head = os.pread(handle, HEAD, 0)
+    for magic, (name, remedy, unpack) in PACKED.items():
+        if not head.startswith(magic):
+            continue
+        try:
+            version = OLD.match(unpack(head))
+        except (OSError, EOFError, lzma.LZMAError, zlib.error):
+            version = None
+        if version:
+            raise DarshanLogError(
+                f"a log of Darshan {version[0].decode()}, which Darshan 3 neither reads nor "
+                "converts; the tools of Darshan 2 do (darshan-parser), so leave it out here"
+            )
+        raise DarshanLogError(f"compressed by {name}; unpack it ({remedy}) and name the result")
 
 
 @contextmanager

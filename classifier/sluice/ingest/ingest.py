@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 
 SUFFIX = ".darshan"
+# as archives have them, and as Darshan 1 and 2 named theirs: read to say what is to be done
+PACKED = tuple(f"{SUFFIX}{packed}" for packed in (".gz", ".bz2", ".xz", ".zst", ".lz4"))
 BATCH = 500  # logs in a transaction: what an interruption can cost
 AT_ONCE = 10_000  # logs that are read again in one poll
 UNREADABLE = "cannot be read"
@@ -51,6 +54,8 @@ class Summary:
     """In directories, not named *.darshan."""
     unlisted: list[str] = field(default_factory=list)
     """Directories that cannot be read, with the reason."""
+    not_counted: Counter[str] = field(default_factory=Counter)
+    """Logs that were read, by a counter of theirs that cannot be true."""
     waiting: int = 0
     """Read, and to be believed once the accounting tells of their jobs."""
 
@@ -88,9 +93,9 @@ def ingest(
 ) -> Summary:
     """Read logs into the history, and believe what they say.
 
-    Files are read whatever they are called, directories for *.darshan, recursively. `retry`
-    reads again what is in quarantine although it has not changed. `quarantined` is told of each
-    damaged log at once, `advance` of the number of files dealt with. Raises HistoryError.
+    Files are read whatever they are called, directories for *.darshan, packed or not, recursively.
+    `retry` reads again what is in quarantine although it has not changed. `quarantined` is told of
+    each damaged log at once, `advance` of the number of files dealt with. Raises HistoryError.
     """
     summary = Summary()
     files = _walk(paths, summary)
@@ -180,7 +185,7 @@ def _walk_directory(top: Path, summary: Summary) -> Iterator[Path]:
     for directory, subdirectories, names in os.walk(top, onerror=unlisted):
         subdirectories.sort()
         for name in sorted(names):
-            if name.endswith(SUFFIX):
+            if name.endswith((SUFFIX, *PACKED)):
                 yield top.__class__(directory, name)
             else:
                 summary.other_files += 1
@@ -238,8 +243,9 @@ def _keep(store: Store, results: Sequence[Result], summary: Summary) -> None:
             summary.quarantined.append(failure)
         elif isinstance(result, Unbelieved):
             summary.waiting += 1
-        elif is_new:
+        elif is_new and isinstance(result, Reading):
             summary.read += 1
+            summary.not_counted.update(result.not_counted)
         else:
             summary.known += 1
 

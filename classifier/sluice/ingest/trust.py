@@ -2,7 +2,7 @@
 
 A program without MPI leaves a log for each of its processes, a job with several steps one for each.
 Where the accounting knows the job, that settles it. Elsewhere the same user, job id and time do,
-unless the id is none: Darshan takes the process id where the environment names no job.
+unless there is none: Darshan takes the process id where the environment names no job (darshan/).
 
 Any user can put a forged or altered log where Darshan puts its own. It counts only if the file's
 owner, the user inside and the user of the job agree, and its times lie within the job. The
@@ -12,9 +12,7 @@ believed, unless the accounting of its job is read by hand one day.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from sluice.history_db.tables.jobs import ACCOUNTING_DELAY, CLOCK_SLACK_SECONDS, NO_JOB, WAITS
@@ -27,14 +25,6 @@ if TYPE_CHECKING:
 
 
 LONGEST_PAUSE = 3600  # seconds between two steps of a job whose accounting is not known
-# user_program_id<job>-<pid>_<month>-<day>-<seconds>-…: how the runtime names its logs
-LOG_NAME = re.compile(r"_id(\d+)-(\d+)_\d+-\d+-\d+")
-
-
-def is_pid(log: Log) -> bool:
-    """Whether a log's job id is a mere process id, by the name that the runtime gave the file."""
-    name = LOG_NAME.search(PurePath(log.path).name)
-    return name is not None and name[1] == name[2] and int(name[1]) == log.jobid
 
 
 def by_job(runs: Iterable[Run]) -> list[list[Run]]:
@@ -47,7 +37,7 @@ def by_job(runs: Iterable[Run]) -> list[list[Run]]:
         if job is not None:
             key = (job.cluster, job.job_id, job.submit, job.restarts)
             known.setdefault(key, []).append(run)
-        elif is_pid(run.log):
+        elif run.log.jobid is None:
             groups.append([run])
         else:
             unknown.setdefault((run.log.uid, run.log.jobid), []).append(run)
@@ -95,7 +85,7 @@ def doubt(reading: Reading, jobs: Sequence[Job], *, now: float) -> Doubt | None:
     at_that_time = [job for job in jobs if _at_that_time(log, job)]
     if any(job.uid == log.uid for job in at_that_time):
         return None
-    if not jobs and (log.jobid is None or is_pid(log)):
+    if log.jobid is None:
         return _forged("it ran outside of a job: its job id is that of a process")
     found = _mismatch(log, jobs, at_that_time)
     if found.waits and log.end < now - ACCOUNTING_DELAY:

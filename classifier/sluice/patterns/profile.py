@@ -10,6 +10,8 @@ import numpy as np
 
 from sluice.darshan.bursts import packed
 from sluice.darshan.features import (
+    ABOVE_COVERAGE,
+    BLIND_COVERAGE,
     FEATURES,
     FILLED,
     METADATA_OPERATIONS,
@@ -36,6 +38,15 @@ LATEST_NS = (1 << 63) - 1  # in 2262; file systems hold later times
 SINGLE_RUN_LOG_SD = 0.5  # of ln w: what repeated runs of one program commonly differ by
 
 
+MISSING = {
+    BLIND_COVERAGE: "Darshan did not see its files: POSIX was off, or a module full or unknown",
+    ABOVE_COVERAGE: "only MPI-IO, HDF5, PnetCDF or DAOS tell of it, so it may rewrite its files",
+    SILENT_COVERAGE: "opens streams of whose data Darshan saw nothing, so that it may write much",
+    UNSEEN_COVERAGE: "Darshan ran out of records: of the files after the first ones it saw nothing",
+}
+"""What a log does not tell, by its coverage."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """What `sluice history ingest` keeps of a log."""
@@ -48,6 +59,8 @@ class Reading:
     """Share of the seconds of I/O by pattern, as Profile.shares has them of the bytes."""
     owner: int
     """uid that owns the file."""
+    not_counted: tuple[str, ...] = ()
+    """Counters that cannot be true, by module and name."""
 
 
 def path_text(path: Path) -> str:
@@ -60,9 +73,9 @@ def modified_ns(status: os.stat_result) -> int:
     return max(-LATEST_NS, min(LATEST_NS, status.st_mtime_ns))
 
 
-Measured = tuple[tuple[Any, ...], bytes, int]
+Measured = tuple[tuple[Any, ...], bytes, int, tuple[str, ...]]
 """What a log says before anybody gave it a name, small on its way to who does: the values of Log,
-its measurement (features.MEASUREMENT), and the uid that owns the file."""
+its measurement (features.MEASUREMENT), the uid that owns the file, and what was not counted."""
 
 
 def measured(path: Path) -> Measured:
@@ -85,7 +98,7 @@ def measured(path: Path) -> Measured:
         _few(log.targets),
         packed(log.start, log.heatmap),
     )
-    return about, log.measurement, log.file.st_uid
+    return about, log.measurement, log.file.st_uid, log.not_counted
 
 
 def _few(osts: frozenset[int] | None) -> tuple[int, ...] | None:
@@ -97,7 +110,7 @@ def readings(
     measured: Sequence[Measured], classifier: PatternClassifier | None = None
 ) -> list[Reading]:
     """Name what several logs do; in one go, which costs little more than a single one."""
-    measurements = measurements_of(content for _, content, _ in measured)
+    measurements = measurements_of(content for _, content, *_ in measured)
     profiles = profiles_of(measurements, classifier or packaged_classifier())
     return [
         Reading(
@@ -106,8 +119,11 @@ def readings(
             one.features.astype("<f4").tobytes(),
             {name: share for name, share in one.time_shares.items() if share > 0},
             owner,
+            not_counted,
         )
-        for (about, _, owner), one, profile in zip(measured, measurements, profiles, strict=True)
+        for (about, _, owner, not_counted), one, profile in zip(
+            measured, measurements, profiles, strict=True
+        )
     ]
 
 
@@ -166,18 +182,16 @@ def _what_is_missing(values: dict[str, float]) -> str:
     """Say why the confidence is lower than the classifier's."""
     if values["mapped"]:
         return "writes a file through memory, where Darshan cannot see it"
+    if values["coverage"] in MISSING:
+        return MISSING[values["coverage"]]
     if not values["log2_bytes"] and values["log2_operations"]:
         return "opens files of whose data Darshan saw nothing"
-    if values["coverage"] == SILENT_COVERAGE:
-        return "opens streams of whose data Darshan saw nothing, so that it may write much"
-    if values["coverage"] == UNSEEN_COVERAGE:
-        return "Darshan ran out of records: of the files after the first ones it saw nothing"
     return f"Darshan kept records for only {values['coverage']:.0%} of the bytes"
 
 
 def _volume(values: dict[str, float]) -> list[str]:
     signals = []
-    if values["significance"] == 0:
+    if values["significance"] == 0 and values["coverage"] != BLIND_COVERAGE:
         signals.append("moves too few bytes to matter")
     elif values["read_ratio"] > 0.05:
         fed = ", most of them its input" if values["supplied_share"] > 0.5 else ""

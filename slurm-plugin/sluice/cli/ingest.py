@@ -389,10 +389,16 @@ def _print(  # noqa: PLR0917 - one of each kind of input
             f"labels: {labels.labelled} logs labelled, {labels.uncertain} rows not certain, "
             f"{labels.unmatched} without a log"
         )
+    _print_on_logs(logs)
+
+
+def _print_on_logs(logs: Summary) -> None:
     for line in logs.unlisted:
         click.echo(one_line(f"cannot list {line}"), err=True)
     if logs.other_files:
         click.echo(f"{logs.other_files} files in the directories are not named *.darshan")
+    for counter, count in sorted(logs.not_counted.items()):
+        click.echo(f"{counter} cannot be true in {count} logs, and was not counted there", err=True)
     if logs.known_quarantined:
         click.echo(
             f"{logs.known_quarantined} of the known ones are in quarantine; "
@@ -440,6 +446,7 @@ def _as_json(
             {"path": str(failure.path), "reason": failure.reason} for failure in logs.quarantined
         ],
         "still_quarantined": logs.known_quarantined,
+        "not_counted": dict(logs.not_counted),
         "other_files": logs.other_files,
         "unlisted": logs.unlisted,
     }

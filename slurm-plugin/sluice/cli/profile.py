@@ -91,6 +91,7 @@ def _as_json(reading: Reading) -> dict[str, object]:
         **{name: _json_number(profile.numbers.get(name)) for name in NUMBERS},
         "evidence": evidence(profile, reading.features),
         "advice": [asdict(one) for one in advice(profile, reading.features)],
+        "not_counted": list(reading.not_counted),
         "jobid": log.jobid,
         "uid": log.uid,
         "exe": log.exe,
@@ -111,6 +112,7 @@ def _print(reading: Reading) -> None:
 
     log, profile = reading.log, reading.profile
     remarks = advice(profile, reading.features)
+    job = "none," if log.jobid is None else log.jobid
     click.echo(one_line(log.path))
     show_facts(
         [
@@ -118,9 +120,10 @@ def _print(reading: Reading) -> None:
             ("because it", "; ".join(evidence(profile, reading.features)) or NOTHING),
             ("shares of the bytes", _shares(profile.shares)),
             ("shares of the I/O time", _shares(reading.time_shares)),
-            ("job", f"{log.jobid} of {user_text(log.uid or 0)}, {time_text(log.start)}"),
+            ("job", f"{job} of {user_text(log.uid or 0)}, {time_text(log.start)}"),
             ("program", (log.exe or NOTHING)[:100]),
             *((title, text) for title, text in _numbers(profile.numbers) if text != NOTHING),
+            *(("not counted", f"{one}, which cannot be true") for one in reading.not_counted),
             *(("advice", f"It {one.finding}. {one.remedy}") for one in remarks),
         ],
     )

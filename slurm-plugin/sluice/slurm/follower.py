@@ -174,6 +174,8 @@ class Follower:
             classifier=site_classifier(store),
             quarantined=lambda one: self._report(f"quarantined {one.path}: {one.reason}"),
         )
+        for counter, count in sorted(summary.not_counted.items()):
+            self._report(f"{counter} cannot be true in {count} logs, and was not counted there")
         for path, reason in self._tree.unlisted.items():
             self._report(f"cannot list {path}: {reason}")
         return summary
