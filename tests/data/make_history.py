@@ -1,13 +1,15 @@
 """Makes a history to be kept for the upgrade test, when a version is released.
 
-    python tests/data/make_history.py tests/data/history/history-v1.db
+    python tests/data/make_history.py tests/data/history/history-0.1.0.db
 
 Every table has something in it. Run it with the release that is to be kept, never again later.
-history-v1-m009.db was made so by the code whose last migration was m009.
 """
 
+import shutil
 import sqlite3
 import sys
+import tempfile
+from contextlib import closing
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -20,10 +22,19 @@ LOGS = Path(__file__).parent / "darshan"
 CHOSEN = ("001_ior_owc_posix_2K", "098_pat_ws_posix_64K", "116_pat_aw_stdio_1M")
 
 
-def make(path: Path) -> None:
-    damaged = path.with_suffix(".darshan")
+def make(kept: Path) -> None:
+    """Work in /tmp, for paths are part of a history."""
+    with tempfile.TemporaryDirectory(prefix="sluice-", dir="/tmp") as name:
+        place = Path(name)
+        fill(place)
+        shutil.copy(place / "history.db", kept)
+        kept.chmod(0o644)
+
+
+def fill(place: Path) -> None:
+    path, damaged, bundle = (place / n for n in ("history.db", "damaged.darshan", "model.bundle"))
     damaged.write_bytes(b"not a log")
-    logs = [next(LOGS.glob(f"{name}*")) for name in CHOSEN]
+    logs = [shutil.copy(next(LOGS.glob(f"{name}*")), place) for name in CHOSEN]
     rows = (LOGS / "sacct-parsable2.txt").read_text().splitlines()
     chosen = {"JobID", "500001", "600017", "600035"}
     accounting = "\n".join(row for row in rows if row.split("|")[0] in chosen) + "\n"
@@ -37,7 +48,6 @@ def make(path: Path) -> None:
         ["history", "ingest", *options, "--sacct", "-", "--time-zone", "UTC"],
         input=accounting,
     )
-    bundle = path.with_suffix(".bundle")
     for arguments in (["model", "train"], ["model", "publish", "--bundle", str(bundle)]):
         run.invoke(main, [*arguments, *options], catch_exceptions=False)
     with Store(path) as store:
@@ -47,11 +57,9 @@ def make(path: Path) -> None:
             [Decision(7, 1, 1_800_000_000, "c", 0, 500001, "key", b"record", checksum, 5)]
         )
         print(store.counts())
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode = DELETE")
         db.execute("VACUUM")
-    damaged.unlink()
-    bundle.unlink()
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -17,13 +16,11 @@ from made_history import made_history
 from sluice.cli.main import main
 from sluice.history_db import connection, place
 from sluice.history_db.errors import NetworkedHistoryError
-from sluice.history_db.migrations import MIGRATIONS
 from sluice.history_db.records import Job
 from sluice.history_db.store import Store
 from sluice.slurm.status import SnapshotLock, learner_path
 
 LAB = Path(__file__).parents[1] / "lab"
-OLD = sorted((Path(__file__).parents[1] / "data").rglob("*.db"))
 # Writes pairs of jobs, each pair in a transaction, until it is killed.
 WRITER = """
 import sys
@@ -191,14 +188,6 @@ def test_what_is_damaged_foreign_or_newer_is_not_restored(sluice, history, tmp_p
     assert "damaged" in sluice("restore", wrong, exit_code=1)
     assert history.stat().st_ino == identity
     assert not list(tmp_path.glob("*.before-*"))
-
-
-@pytest.mark.skipif(not OLD, reason="no old history is here")
-def test_a_backup_of_an_older_sluice_is_brought_up_to_date(sluice, history, tmp_path):
-    old = shutil.copy(OLD[0], tmp_path / "old.db")
-    sluice("restore", old)
-    with sqlite3.connect(history) as db:
-        assert db.execute("SELECT count(*) FROM migrations").fetchone() == (len(MIGRATIONS),)
 
 
 def test_the_status_says_when_the_history_was_copied(sluice, tmp_path):

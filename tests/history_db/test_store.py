@@ -6,7 +6,6 @@ import shutil
 import sqlite3
 import struct
 import subprocess
-import zlib
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -28,16 +27,11 @@ from sluice.history_db.errors import (
     OldHistoryError,
     ReadOnlyHistoryError,
 )
-from sluice.history_db.migrations import (
-    MIGRATIONS,
-    m022_capacity_of_targets,
-    m025_smaller_decisions,
-)
+from sluice.history_db.migrations import MIGRATIONS
 from sluice.history_db.records import (
     NUMBERS,
     Application,
     Bundle,
-    CoRun,
     Decision,
     Label,
     LogKey,
@@ -48,8 +42,7 @@ from sluice.history_db.sql import Base, restore
 from sluice.history_db.store import Store
 from sluice.policies import core
 
-OLD_DATABASES = sorted((Path(__file__).parents[1] / "data" / "history").glob("*.db"))
-(FIRST_DATABASE,) = (path for path in OLD_DATABASES if path.stem == "history-v1")
+RELEASED = Path(__file__).parents[1] / "data" / "history" / "history-0.1.0.db"
 LARGEST = (1 << 64) - 1
 
 
@@ -359,11 +352,28 @@ def test_a_failed_step_leaves_nothing_behind(store):
     assert store.counts().logs == 0
 
 
-@pytest.mark.parametrize("path", OLD_DATABASES, ids=lambda path: path.stem)
-def test_every_released_database_is_brought_up_to_date(path, tmp_path):
-    copy = tmp_path / "history.db"
-    shutil.copy(path, copy)
-    with Store(copy) as store:
+def a_next_step(db):
+    db.execute("ALTER TABLE logs ADD COLUMN of_tomorrow INTEGER")
+
+
+def content_of(path: Path) -> dict[str, list[tuple[object, ...]]]:
+    """Every table's rows and the schema; not when migrations were applied."""
+    with closing(sqlite3.connect(path)) as db:
+        schema = db.execute("SELECT type, name, sql FROM sqlite_schema ORDER BY name").fetchall()
+        tables = [name for kind, name, _ in schema if kind == "table" and name != "migrations"]
+        rows = {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in tables}  # noqa: S608 - the schema's names
+        applied = db.execute("SELECT name FROM migrations").fetchall()
+    return {**rows, "schema": schema, "migrations": applied}
+
+
+def test_a_database_of_this_release_is_brought_up_to_date(tmp_path, monkeypatch):
+    path = tmp_path / "history.db"
+    shutil.copy(RELEASED, path)
+    before = content_of(path)
+    monkeypatch.setattr(connection, "MIGRATIONS", (*MIGRATIONS, a_next_step))
+    with pytest.raises(OldHistoryError, match="from an older Sluice"):
+        Store(path, read_only=True)
+    with Store(path) as store:
         counts = store.counts()
         assert counts.logs == 3
         assert counts.quarantined == 1
@@ -374,88 +384,17 @@ def test_every_released_database_is_brought_up_to_date(path, tmp_path):
         assert store.runs_behind(store.applications(1)[0].id)
         (published,) = store.publications()
         assert store.bundle(published.checksum).content
-    with sqlite3.connect(copy) as db:
-        applied = {name for (name,) in db.execute("SELECT name FROM migrations")}
-    assert applied == {migration.__name__ for migration in MIGRATIONS}
+    after = content_of(path)
+    assert after["migrations"] == [("a_next_step",), *before["migrations"]]
+    assert [(*row, None) for row in before["logs"]] == after["logs"]
+    assert before["jobs"] == after["jobs"]
 
 
-def content_of(path: Path) -> dict[str, list[tuple[object, ...]]]:
-    """Every table's rows and the schema; not when migrations were applied."""
-    with sqlite3.connect(path) as db:
-        schema = db.execute("SELECT type, name, sql FROM sqlite_schema ORDER BY name").fetchall()
-        tables = [name for kind, name, _ in schema if kind == "table" and name != "migrations"]
-        rows = {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in tables}  # noqa: S608 - the schema's names
-        applied = db.execute("SELECT name FROM migrations").fetchall()
-    return {**rows, "schema": schema, "migrations": applied}
-
-
-@pytest.mark.parametrize("steps", range(5, len(MIGRATIONS)))
-def test_an_upgrade_goes_on_from_each_version_in_between(tmp_path, monkeypatch, steps):
-    at_once, in_steps = tmp_path / "at_once.db", tmp_path / "in_steps.db"
-    for path in (at_once, in_steps):
-        shutil.copy(FIRST_DATABASE, path)
-    Store(at_once).close()
-    with monkeypatch.context() as older:
-        older.setattr(connection, "MIGRATIONS", MIGRATIONS[:steps])
-        Store(in_steps).close()
-    with pytest.raises(OldHistoryError, match="from an older Sluice"):
-        Store(in_steps, read_only=True)
-    Store(in_steps).close()
-    assert content_of(in_steps) == content_of(at_once)
-
-
-def test_co_runs_outlast_the_upgrade_that_lets_them_be_of_the_capacity(tmp_path, monkeypatch):
-    path = tmp_path / "history.db"
-    old = CoRun(7, "rates", ("ws:1M:2", "aw:1M:2"), ("a", "b"), (1.0,), (2.0,), 0.1, "no")
-    new = CoRun(8, "capacity", ("aw:1M:2",), ("a",), (), (3.0,), 0.0, "")
-    with monkeypatch.context() as older:
-        older.setattr(
-            connection, "MIGRATIONS", MIGRATIONS[: MIGRATIONS.index(m022_capacity_of_targets)]
-        )
-        with Store(path, create=True) as store:
-            number = store.add_calibration(created=1, site="here", settings={})
-            store.add_corun(number, old)
-            with pytest.raises(HistoryError):
-                store.add_corun(number, new)
-    with Store(path) as store:
-        store.add_corun(number, new)
-        assert store.coruns([number]) == [old, new]
-
-
-def test_an_upgrade_reads_records_as_they_were_compressed_before(tmp_path, monkeypatch):
-    path, like = tmp_path / "history.db", random.Random(3).randbytes(3000)
-    records = {1: like[500:2500] + b"new", 2: bytes(2000)}
-    with monkeypatch.context() as older:
-        older.setattr(
-            connection, "MIGRATIONS", MIGRATIONS[: MIGRATIONS.index(m025_smaller_decisions)]
-        )
-        Store(path, create=True).close()
-    squeeze = zlib.compressobj(zdict=like)
-    rows = [
-        (1, squeeze.compress(records[1]) + squeeze.flush(), 7),
-        (2, zlib.compress(records[2]), None),
-    ]
-    with closing(sqlite3.connect(path)) as db, db:
-        db.execute("INSERT INTO dictionaries VALUES (7, ?)", [zlib.compress(like)])
-        db.executemany(
-            "INSERT INTO decisions (boot, number, now, cluster, uid, bundle, snapshot, record, "
-            "dictionary) VALUES (5, ?, 9, 'c', 0, 6, 0, ?, ?)",
-            rows,
-        )
-    with Store(path) as store:
-        assert {row.number: row.record for row in store.latest_decisions(9)} == records
-        store.insert_decisions([a_decision(number=3, record=records[1])])
-        assert store.latest_decisions(1)[0].record == records[1]
-    with closing(sqlite3.connect(path)) as db:
-        assert db.execute("SELECT checksum FROM decided_bundles WHERE checksum = 6").fetchone()
-
-
-def test_an_upgraded_history_has_the_tables_of_a_new_one(tmp_path):
-    old, new = tmp_path / "old.db", tmp_path / "new.db"
-    shutil.copy(FIRST_DATABASE, old)
-    Store(old).close()
-    Store(new, create=True).close()
-    assert content_of(old)["schema"] == content_of(new)["schema"]
+def test_the_stored_database_of_this_release_has_the_schema_of_a_new_one(tmp_path):
+    """What was released is never edited: a change comes as the next step."""
+    path = tmp_path / "new.db"
+    Store(path, create=True).close()
+    assert content_of(RELEASED)["schema"] == content_of(path)["schema"]
 
 
 # What can go wrong

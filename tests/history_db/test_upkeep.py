@@ -3,7 +3,6 @@
 import csv
 import json
 import resource
-import shutil
 import sqlite3
 import time
 from collections import Counter
@@ -11,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -76,15 +74,6 @@ def sluice(tmp_path, made):
         return result.output
 
     return run
-
-
-def test_an_old_history_is_brought_up_to_date_by_looking_at_it(tmp_path):
-    old = Path(__file__).parents[1] / "data" / "history" / "history-v1.db"
-    shutil.copy(old, tmp_path / "history.db")
-    result = CliRunner().invoke(
-        main, ["history", "--json"], env={"SLUICE_HISTORY": str(tmp_path / "history.db")}
-    )
-    assert json.loads(result.stdout)["logs"] == 3
 
 
 # Who stands out

@@ -2,7 +2,6 @@
 
 import json
 import math
-import sqlite3
 from dataclasses import replace
 
 import numpy as np
@@ -12,8 +11,6 @@ from history_rows import a_job, a_log, a_profile
 
 from sluice.cli.attribute import _time_covered
 from sluice.cli.main import main
-from sluice.history_db import connection
-from sluice.history_db.migrations import MIGRATIONS
 from sluice.history_db.records import ObservedInterference
 from sluice.history_db.store import Store
 from sluice.interference.observations import Observation, Seen
@@ -110,22 +107,6 @@ def test_a_speed_up_is_kept_as_it_was_seen_and_never_called_interference(store):
     store.put_observed_interference([replace(NOVEMBER, rho=1.3)])
     assert one(store).rho == pytest.approx(1.3)
     assert not one(store).is_attributed
-
-
-def test_findings_without_a_time_are_kept_until_the_pair_is_seen_again(tmp_path, monkeypatch):
-    path = tmp_path / "old.db"
-    with monkeypatch.context() as older:
-        before = [step.__name__ for step in MIGRATIONS].index("m016_observed_in_some_time")
-        older.setattr(connection, "MIGRATIONS", MIGRATIONS[:before])
-        Store(path, create=True).close()
-    with sqlite3.connect(path) as db:
-        values = ("cfd", "md", 50, 0.4, 0.1, 0.001, 10, 20, 1)
-        db.execute("INSERT INTO observed_interference VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
-    with Store(path) as store:
-        (kept,) = store.observed_interference()
-        assert (kept.rho, kept.found, kept.since, kept.until) == (0.4, 50, 0, 0)
-        store.put_observed_interference([NOVEMBER])
-        assert store.observed_interference() == [NOVEMBER]
 
 
 def test_with_nothing_seen_in_production_the_fit_is_the_same_to_the_bit():

@@ -1,7 +1,5 @@
 """How fast targets are as the history has it: which runs tell of which, and of what not."""
 
-import json
-import sqlite3
 from dataclasses import replace
 
 import pytest
@@ -9,8 +7,6 @@ from click.testing import CliRunner
 from history_rows import a_job, a_log, a_profile
 
 from sluice.cli.main import main
-from sluice.history_db import connection
-from sluice.history_db.migrations import MIGRATIONS, m015_jobs_in_company
 from sluice.history_db.records import Holder, PlacedRun, RunningSet, TargetProbe
 from sluice.history_db.store import Store
 from sluice.interference.calibrate.target_speeds import (
@@ -188,24 +184,6 @@ def test_pruning_forgets_who_had_co_runners(store):
     store.prune(before=NOW)
     run_on(store, 100, 5.0, lane_mask=0b10)
     assert with_corunners(store) == [False]
-
-
-def test_an_older_history_knows_of_co_runners_from_the_sets_that_it_kept(tmp_path, monkeypatch):
-    path = tmp_path / "old.db"
-    together = [[200, NOW - 700, "stream", 2], [300, NOW - 700, "", 0]]
-    steps = MIGRATIONS.index(m015_jobs_in_company)
-    with monkeypatch.context() as older:
-        older.setattr(connection, "MIGRATIONS", MIGRATIONS[:steps])
-        Store(path, create=True).close()
-    with sqlite3.connect(path) as db:
-        for holders in ([[100, NOW - 700, "stream", 2]], together):
-            content = json.dumps({"holders": holders, "gates": {}})
-            db.execute("INSERT INTO running_sets VALUES ('c1', ?, ?)", [NOW - 600, content])
-    db.close()
-    with Store(path) as store:
-        for number in (100, 200, 300):
-            run_on(store, number, 5.0, lane_mask=0b10)
-        assert with_corunners(store) == [False, True, True]
 
 
 def verdicts(store, lanes=LANES):

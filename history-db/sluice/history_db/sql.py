@@ -83,10 +83,6 @@ WINDOW = 1 << 15
 """Bytes that zlib looks back."""
 
 
-WRAPPED = b"x"
-"""How zlib's own format begins; without it a stream never does."""
-
-
 def packed(content: bytes, like: bytes = b"") -> bytes:
     """Compress content, with the end of another that is like it."""
     if not like:
@@ -99,8 +95,8 @@ def packed(content: bytes, like: bytes = b"") -> bytes:
 def unpacked(content: bytes, like: bytes = b"") -> bytes:
     if not like:
         return zlib.decompress(content)
-    bits = zlib.MAX_WBITS if content.startswith(WRAPPED) else -zlib.MAX_WBITS
-    return zlib.decompressobj(wbits=bits, zdict=like[-WINDOW:]).decompress(content)
+    squeezed = zlib.decompressobj(wbits=-zlib.MAX_WBITS, zdict=like[-WINDOW:])
+    return squeezed.decompress(content)
 
 
 STEP = 8

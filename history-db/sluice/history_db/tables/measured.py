@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Probes(Connection):
-    """Tables `calibrations` and `encounters`, as the latter are stored."""
+    """Tables `calibrations` and `coruns`, as the latter are stored."""
 
     def add_calibration(self, *, created: int, site: str, settings: dict[str, object]) -> int:
         """Begin a calibration; return its number."""
@@ -51,8 +51,8 @@ class Probes(Connection):
     def add_corun(self, calibration: int, corun: CoRun) -> None:
         with self._transaction() as db:
             db.execute(
-                "INSERT INTO encounters (calibration, started, mode, members, targets, offset, "
-                "alone, together, foreign_share, dropped) VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?, ?)",
+                "INSERT INTO coruns (calibration, started, mode, members, targets, "
+                "alone, together, foreign_share, dropped) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [
                     calibration,
                     corun.started,
@@ -70,7 +70,7 @@ class Probes(Connection):
         """Return what these calibrations measured, dropped or not, in the order of time."""
         rows = self._rows(
             "SELECT started, mode, members, targets, alone, together, foreign_share, "
-            "dropped FROM encounters WHERE calibration IN (SELECT value FROM json_each(?)) "
+            "dropped FROM coruns WHERE calibration IN (SELECT value FROM json_each(?)) "
             "ORDER BY id",
             [json.dumps(list(calibrations))],
         )
