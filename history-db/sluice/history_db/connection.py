@@ -23,6 +23,7 @@ from sluice.history_db.errors import (
     MissingHistoryError,
     NetworkedHistoryError,
     NewerHistoryError,
+    NoSuchValueError,
     OldHistoryError,
     ReadOnlyHistoryError,
 )
@@ -274,7 +275,7 @@ class Connection:
         except sqlite3.DatabaseError as error:
             raise self._named(error, written or self.path) from error
         except (UnicodeEncodeError, OverflowError) as error:
-            raise HistoryError(
+            raise NoSuchValueError(
                 f"nothing in a history has such a name or number: {error}"
             ) from error
 

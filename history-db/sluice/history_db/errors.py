@@ -39,5 +39,9 @@ class BusyHistoryError(HistoryError):
     """Another process has been writing for too long."""
 
 
+class NoSuchValueError(HistoryError):
+    """A name or number was asked for that no history can hold."""
+
+
 class DamagedHistoryError(HistoryError):
     """SQLite finds the file damaged."""

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 TOKEN_LENGTH = 24
 """Characters of a token at least: none that is shorter stands up to guessing."""
+MOST_BYTES = 1 << 16
+"""Of a request's body."""
 
 
 class AccessError(Exception):

@@ -9,17 +9,21 @@ from __future__ import annotations
 import json
 import secrets
 from datetime import timedelta
+from itertools import chain
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from flask import Flask, Response, abort, g, redirect, render_template, request, session, url_for
 from jinja2 import StrictUndefined
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import BadRequest, HTTPException
+from werkzeug.routing import IntegerConverter
 
-from sluice.history_db.errors import HistoryError
+from sluice.history_db.errors import HistoryError, NoSuchValueError
 from sluice.policies.core import CoreError
 from sluice.policies.review import ReviewError
 from sluice.serve import attention, audit, decisions, models, now, predictions, reports, rulings
-from sluice.serve.access import AccessError, HiddenError
+from sluice.serve.access import MOST_BYTES, AccessError, HiddenError
+from sluice.serve.tables import WHOLE_NUMBER
 from sluice.slurm.records import QueryError, SlurmError, UnknownJobError
 from sluice.slurm.story import Heading, Rows
 
@@ -45,8 +49,6 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-MOST_BYTES = 1 << 16
-"""Of a request."""
 SESSION = timedelta(hours=12)
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that change nothing."""
@@ -68,9 +70,16 @@ FOR_OPERATORS = frozenset({"audit", "reports", "report", "difference"})
 """What nobody else may look at: as by the commands, which read the history."""
 
 
+class WholeNumber(IntegerConverter):
+    """What can be the number of something here: no page is at any other."""
+
+    regex = WHOLE_NUMBER.pattern
+
+
 def create_app(site: Site, door: Door, *, version: str, is_secure: bool) -> Flask:
     """Return the application; is_secure: browsers reach it by HTTPS alone."""
     app = Flask(__name__)
+    app.url_map.converters["int"] = WholeNumber
     app.secret_key = secrets.token_bytes(32)
     app.config |= {
         "MAX_CONTENT_LENGTH": MOST_BYTES,
@@ -87,6 +96,7 @@ def create_app(site: Site, door: Door, *, version: str, is_secure: bool) -> Flas
         "rows": lambda part: isinstance(part, Rows),
     }
     app.context_processor(lambda: _context(door))
+    app.before_request(_refuse_zero_bytes)
     app.before_request(lambda: _admit(door))
     app.after_request(_harden)
     app.register_error_handler(Exception, _failed)
@@ -123,6 +133,13 @@ def _admit(door: Door) -> Any:
     if door.takes_tokens and request.endpoint and _wanted_form() == "html":
         return redirect(url_for("login"))
     return abort(401, "Log in through the site's proxy, or with a token of your own.")
+
+
+def _refuse_zero_bytes() -> None:
+    """Refuse what no text of a system or of the history can contain."""
+    given = [*request.args.items(multi=True), *request.form.items(multi=True)]
+    if any("\0" in text for text in chain([request.path], *given)):
+        abort(400, "No zero byte can be asked for.")
 
 
 def _who(door: Door) -> Who | None:
@@ -283,13 +300,13 @@ def _json(value: dict[str, Any], status: int = 200) -> Response:
 
 def _link(form: str = "", **changes: str) -> str:
     """Return the address of this page with a changed query, or in another form."""
-    words = dict(request.view_args or {}) | request.args.to_dict() | changes
+    words = request.args.to_dict() | changes
     words.pop("format", None)
-    words.pop("form", None)
+    place = dict(request.view_args or {})
+    place.pop("form", None)
     name = (request.endpoint or "now").removesuffix("_as")
-    if form:
-        return url_for(f"{name}_as", **words, form=form)
-    return url_for(name, **words)
+    path = url_for(f"{name}_as", **place, form=form) if form else url_for(name, **place)
+    return f"{path}?{urlencode(words)}" if words else path
 
 
 # What goes with every answer
@@ -310,14 +327,15 @@ def _failed(error: Exception) -> Any:
         status, text = _status_of(error), str(error)
     if status >= 500 and not text:
         raise error
-    if _wanted_form() != "html":
+    is_without_host = isinstance(request.routing_exception, BadRequest)  # no links can be made then
+    if is_without_host or _wanted_form() != "html":
         return _json({"error": text}, status)
     return render_template("error.html", title="This did not work", text=text), status
 
 
 def _status_of(error: Exception) -> int:
     kinds = (
-        (UnknownJobError, 404),
+        ((UnknownJobError, NoSuchValueError), 404),
         (HiddenError, 403),
         ((QueryError, ReviewError), 400),
         ((HistoryError, SlurmError, CoreError, AccessError, OSError), 503),

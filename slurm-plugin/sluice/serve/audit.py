@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sluice.serve.access import HiddenError
@@ -14,6 +13,7 @@ from sluice.serve.tables import (
     Table,
     any_of,
     moment,
+    whole_number,
 )
 from sluice.slurm.audit import facts_of, user_of
 from sluice.slurm.texts import time_text
@@ -83,8 +83,7 @@ def _search(
     age = AGES.get(query.get("since", ""))
     since = site.now - age if age else 0
     wanted = query.get("find", "").casefold().split()
-    text = query.get("before", "")
-    before = int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None
+    before = whole_number(query.get("before", ""))
     found: list[AuditEntry] = []
     rest: Rest | None = None
     for _ in range(SEARCHED // BLOCK):

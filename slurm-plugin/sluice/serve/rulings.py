@@ -22,7 +22,7 @@ from sluice.policies.review import (
 )
 from sluice.serve.predictions import entry
 from sluice.serve.site import BUSY_SECONDS
-from sluice.serve.tables import Cell, Column, Page, Table, moment, words
+from sluice.serve.tables import Cell, Column, Page, Table, moment, whole_number, words
 from sluice.slurm import reviews
 from sluice.slurm.job_report import no_decision, prediction_of
 from sluice.slurm.records import QueryError
@@ -117,7 +117,7 @@ def _jobs(
     """Return which jobs a form means, where the viewer may see them, and what is predicted."""
     program = form.get(f"{side}_program" if side else "program", "")
     if program:
-        one = entry(site, store, who, int(program) if program.isdecimal() else 0)
+        one = entry(site, store, who, whole_number(program) or 0)
         of, pattern = reviews.jobs_of_program(store, one.id), one.pattern
     elif job := form.get(side or "job", ""):
         of, pattern = prediction_of(store, job)
@@ -134,8 +134,8 @@ def _jobs(
 
 def _budgeted(who: Who, form: Mapping[str, str]) -> Selector:
     """Return the jobs of a user or an account, where the viewer may see them."""
-    uid, account = form.get("user", ""), form.get("account", "")
-    of = Selector(uid=int(uid)) if uid.isdecimal() else Selector(account=account)
+    uid = whole_number(form.get("user", ""))
+    of = Selector(account=form.get("account", "")) if uid is None else Selector(uid=uid)
     return of if who.viewer.sees(of.uid) else Selector()
 
 

@@ -1,7 +1,12 @@
-"""Where the pages are served: on loopback or on a unix socket, and nowhere else."""
+"""Where the pages are served: on loopback or on a unix socket, and nowhere else.
+
+Whoever can connect can also keep connections open, so that each carries one request, has seconds
+to say it, and gives way to newer ones where there are too many.
+"""
 
 from __future__ import annotations
 
+import errno
 import grp
 import ipaddress
 import os
@@ -12,8 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from waitress import create_server
+from waitress.channel import HTTPChannel
+from waitress.task import WSGITask
 
-from sluice.serve.access import AccessError
+from sluice.serve.access import MOST_BYTES, AccessError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +28,10 @@ if TYPE_CHECKING:
 
 THREADS = 4
 BACKLOG = 128
+MOST_CONNECTIONS = 200
+REQUEST_SECONDS = 10
+"""In which a connection says its request, and in which it takes some of the answer."""
+MOST_HEADER_BYTES = 1 << 15
 SOCKET_MODE = 0o660
 
 
@@ -33,8 +44,28 @@ def bind(listen: str, group: str | None = None) -> socket.socket:
 
     group: who besides the owner may connect to the socket, which is the proxy's group.
     """
-    if is_unix(listen):
-        return _bind_unix(Path(listen.removeprefix("unix:")), group)
+    try:
+        if is_unix(listen):
+            listener = _bind_unix(Path(listen.removeprefix("unix:")), group)
+        else:
+            listener = _bind_loopback(listen)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        remedy = REMEDIES.get(error.errno or 0, "name another one with --listen")
+        raise AccessError(
+            f"{listen}: nothing can listen there ({error.strerror or error}); {remedy}"
+        ) from error
+    return listener
+
+
+REMEDIES = {
+    errno.EADDRINUSE: "stop what listens there (`ss -ltnp` names it), or name another port",
+    errno.EACCES: "ports below 1024 and sockets in others' directories are for root alone",
+    errno.ENOENT: "make its directory first",
+}
+
+
+def _bind_loopback(listen: str) -> socket.socket:
     host, _, port = listen.rpartition(":")
     address = _loopback(host.strip("[]"), listen)
     if not (port.isascii() and port.isdecimal() and int(port) < 1 << 16):
@@ -42,7 +73,11 @@ def bind(listen: str, group: str | None = None) -> socket.socket:
     family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind((str(address), int(port)))
+    try:
+        listener.bind((str(address), int(port)))
+    except OSError:
+        listener.close()
+        raise
     return listener
 
 
@@ -88,10 +123,48 @@ def _answers(path: Path) -> bool:
     return False
 
 
+class LastTask(WSGITask):  # type: ignore[misc] # waitress has no types
+    """Answers the only request of a connection: more at once would fill buffers without end."""
+
+    def build_response_header(self) -> bytes:
+        self.set_close_on_finish()
+        return bytes(super().build_response_header())
+
+
+class Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
+    """A connection that has REQUEST_SECONDS for its request, however it spreads the bytes."""
+
+    task_class = LastTask
+
+    def add_channel(self, map: dict[int, Any] | None = None) -> None:  # noqa: A002 - waitress's
+        super().add_channel(map)
+        others = [one for one in self.server.active_channels.values() if one is not self]
+        idle = [one for one in others if not (one.requests or one.will_close)]
+        if idle and len(others) >= MOST_CONNECTIONS:
+            min(idle, key=lambda one: one.last_activity).will_close = True
+
+    def handle_read(self) -> None:
+        super().handle_read()
+        self.last_activity = self.creation_time  # a byte a second is no activity
+
+
 def serve(app: WSGIApplication, listener: socket.socket, *, prefix: str = "") -> None:
     """Answer until SystemExit; prefix is the path below which the proxy has the pages."""
-    listener.listen(BACKLOG)
-    server = create_server(app, sockets=[listener], threads=THREADS, ident=None, url_prefix=prefix)
+    server = create_server(
+        app,
+        sockets=[listener],
+        threads=THREADS,
+        ident=None,
+        url_prefix=prefix,
+        backlog=BACKLOG,
+        connection_limit=2 * MOST_CONNECTIONS,  # the rest waits while all these are answered
+        channel_timeout=REQUEST_SECONDS,
+        cleanup_interval=1,
+        max_request_header_size=MOST_HEADER_BYTES,
+        max_request_body_size=MOST_BYTES,
+        asyncore_use_poll=True,  # select takes no descriptor from 1024 on
+    )
+    server.channel_class = Channel
     try:
         server.accept = _patient(server.accept)
         server.run()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import time
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -31,8 +32,8 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a cell begins with that a spreadsheet computes."""
 AGES = {"1 h": 3600, "1 d": 86400, "7 d": 7 * 86400, "30 d": 30 * 86400}
 """Choices of how far back a page looks; seconds."""
-
-
+WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
+"""Of more digits the history holds none."""
 SHOWN = 200
 """Rows of a long table on a page; JSON and CSV have all."""
 
@@ -199,10 +200,14 @@ def any_of(names: Iterable[str]) -> dict[str, str]:
     return {"": "any"} | {name: name for name in names}
 
 
+def whole_number(text: str) -> int | None:
+    """Return a number that somebody sent; None for what is none, or no number of ours."""
+    return int(text) if WHOLE_NUMBER.fullmatch(text) else None
+
+
 def start_of(query: Mapping[str, str], count: int) -> int:
     """Return which of so many rows is the first that the query wants, counted from 0."""
-    text = query.get("from", "")
-    return min(int(text), max(0, count - 1)) if text.isascii() and text.isdecimal() else 0
+    return min(whole_number(query.get("from", "")) or 0, max(0, count - 1))
 
 
 def links_from(start: int, shown: int, count: int) -> list[tuple[str, dict[str, str]]]:

@@ -5,9 +5,11 @@ The result is what `sluice why --json` prints; `story.py` makes words of it.
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from sluice.history_db.errors import NoSuchValueError
 from sluice.policies.bundle import HEAD_BYTES, Bundle, name_of, policy_in
 from sluice.policies.core import CoreError
 from sluice.policies.record import Record, Situation, replay
@@ -75,6 +77,10 @@ class Found:
     """The array that the job is a task of, where the decision is about that."""
 
 
+MOST_DIGITS = 10
+"""Of the number of a job, which has 32 bits."""
+
+
 @dataclass(frozen=True, slots=True)
 class JobNumber:
     """A job as users name it."""
@@ -86,15 +92,21 @@ class JobNumber:
 
     @classmethod
     def parse(cls, text: str) -> JobNumber | None:
-        """Parse 4711, 4711_3 (task of an array) or 4711+1 (component); None: neither."""
-        number, plus, offset = text.partition("+")
-        if plus:  # Slurm numbers the components of a heterogeneous job one after the other
-            is_valid = number.isdecimal() and offset.isdecimal()
-            return cls(int(number) + int(offset)) if is_valid else None
-        number, underscore, task = text.partition("_")
-        if not number.isdecimal() or (underscore and not task.isdecimal()):
+        """Parse 4711, 4711_3 (task of an array) or 4711+1 (component); None: neither.
+
+        Raises NoSuchValueError for a number that no job can have.
+        """
+        match = re.fullmatch(r"([0-9]+)(?:_([0-9]+)|\+([0-9]+))?", text)
+        if match is None:
             return None
-        return cls(int(number), int(task) if underscore else None)
+        if any(len(digits) > MOST_DIGITS for digits in match.groups("")):
+            raise NoSuchValueError(
+                "nothing in a history has such a name or number: that of a job has at most "
+                f"{MOST_DIGITS} digits"
+            )
+        number, task, offset = (int(digits) if digits else None for digits in match.groups())
+        # Slurm numbers the components of a heterogeneous job one after the other
+        return cls((number or 0) + (offset or 0), task)
 
     def __str__(self) -> str:
         return str(self.number) if self.task is None else f"{self.number}_{self.task}"

@@ -89,12 +89,15 @@ def hidden(uid: int, controller: Controller, what: Iterable[str]) -> tuple[str, 
     return found
 
 
+MOST_UID = (1 << 32) - 1
+
+
 def uid_of(name: str, store: Store | None) -> int:
     """Return the uid of a user by number, by this machine, or by the history.
 
     Raises QueryError where none of these knows the name.
     """
-    if name.isascii() and name.isdecimal():
+    if name.isascii() and name.isdecimal() and int(name[:20]) <= MOST_UID:
         return int(name)
     try:
         return pwd.getpwnam(name).pw_uid
