@@ -224,6 +224,35 @@ def small_site(tmp_path: Path) -> Site:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize(
+    ("slurm_conf", "owner", "level"),
+    [
+        ("SlurmUser=games\n", 5, "OK"),
+        ("SlurmUser=5\n", 5, "OK"),
+        ("SlurmUser=games\n", 6, "FAIL"),
+        ("Include others.conf\n", 5, "OK"),
+        ("Include others.conf\n", 6, "FAIL"),
+        ("include absent.conf\n", 5, "OK"),
+        (None, 5, "OK"),
+    ],
+)
+def test_a_right_owner_is_no_fault_while_slurmctld_is_down(
+    tmp_path, monkeypatch, slurm_conf, owner, level
+):
+    """Nor is one where nothing tells which is right."""
+    monkeypatch.setenv("SLURM_CONF", f"{tmp_path}/slurm.conf")
+    (tmp_path / "others.conf").write_text("SlurmUser=games\ninclude slurm.conf\n")
+    if slurm_conf is not None:
+        (tmp_path / "slurm.conf").write_text(slurm_conf)
+    config = tmp_path / "sluice.conf"
+    config.touch(0o644)
+    os.chown(config, owner, owner)
+    [found] = checks.configuration(Site(config, is_named=True))
+    assert found.level == level
+    assert ("chown" in found.text + found.remedy) == (level == "FAIL")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_a_bundle_that_slurmctld_may_not_read_is_named(small_site):
     """It would leave every job alone, and nobody would know why."""
     bundle = Path(small_site.config.bundle)

@@ -61,8 +61,9 @@ def show(config: Path | None, *, as_json: bool) -> None:
 def check(config: Path | None) -> None:
     """Say whether the plugin takes a configuration, or which line is wrong.
 
-    The file must belong to root or SlurmUser, and nobody else may write it. Where no slurmctld
-    says who SlurmUser is, you stand in for that user. The file of reviews is checked likewise.
+    The file must belong to root or SlurmUser, and nobody else may write it. Where neither slurmctld
+    nor slurm.conf says who SlurmUser is, you stand in for that user. The file of reviews is checked
+    likewise.
 
     \b
     Examples:
@@ -127,7 +128,8 @@ def _slurm_uid() -> int:
     try:
         return slurm_commands.controller().slurm_uid
     except SlurmError:
-        return os.geteuid()
+        uid = slurm_commands.configured_slurm_uid()
+        return os.geteuid() if uid is None else uid
 
 
 def _settings(config: Config) -> dict[str, object]:

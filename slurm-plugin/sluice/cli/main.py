@@ -204,8 +204,11 @@ class Sluice(Verbs):
             )
 
     def invoke(self, ctx: click.Context) -> Any:
+        from sluice.slurm.slurm_commands import PING
+
         try:
-            return super().invoke(ctx)
+            with PING.asked_first():
+                return super().invoke(ctx)
         except library_errors() as error:
             raise CommandError(str(error)) from error
         except ModuleNotFoundError as error:

@@ -187,7 +187,11 @@ def _tell_audit(site: Site, reason: str, *, is_off: bool) -> None:
         return  # it did not work
     why = tell_switch(site.config, int(time.time()), is_off=is_off, reason=one_line(reason))
     if why:
-        click.echo(f"sluice: `sluice audit` will hear of it from sluiced: {why}", err=True)
+        is_said = any(why in problem for problem in site.problems)
+        click.echo(
+            "sluice: `sluice audit` will hear of it from sluiced" + ("" if is_said else f": {why}"),
+            err=True,
+        )
 
 
 @click.command()

@@ -51,7 +51,7 @@ def tell_switch(config: Config, now: int, *, is_off: bool, reason: str) -> str:
     """Say in the audit that a command switched Sluice; return why that was not possible."""
     path = Path(config.history)
     try:
-        cluster = slurm_commands.controller().cluster
+        cluster = _cluster()
         with Store(path, busy_seconds=BUSY_SECONDS) as store:
             before = store.audited(cluster).get(SWITCH, _switch(is_off=False))
             after = _switch(is_off=is_off)
@@ -62,6 +62,17 @@ def tell_switch(config: Config, now: int, *, is_off: bool, reason: str) -> str:
     except (HistoryError, SlurmError) as error:
         return str(error)
     return ""
+
+
+def _cluster() -> str:
+    """Return the cluster's name, also where slurmctld is down; raises SlurmError."""
+    try:
+        return slurm_commands.controller().cluster
+    except SlurmError:
+        name = slurm_commands.in_slurm_conf("ClusterName")
+        if name is None:
+            raise
+        return name.lower()
 
 
 def tell_publication(

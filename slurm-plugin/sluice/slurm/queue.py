@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Self, cast
 
 from sluice.slurm.joiner import marks_in
 from sluice.slurm.records import FeedError, License, LicenseChange, QueuedJob, Reservation, Room
+from sluice.slurm.slurm_commands import PING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -498,8 +499,9 @@ class Feed:
     ) -> bool:
         """Hand the frames of the answer to `take`; return whether it tells all jobs there are.
 
-        Raises FeedError; what was told before is to be forgotten then.
+        Raises SlurmError; what was told before is to be forgotten then.
         """
+        PING.check()
         child = self._child or self._start()
         try:
             child.send(REQUEST.pack(what, len(payload) if payload else job_id) + payload)

@@ -1,6 +1,7 @@
 """Asks a running Slurm by its own commands. The only module that runs them.
 
-Each command has a timeout: they hang for minutes while slurmctld is down. Times come as UTC
+Each command has a timeout: they hang for minutes while slurmctld is down. Where somebody waits,
+slurmctld is asked for a sign of life first, and for nothing else without one. Times come as UTC
 seconds. Texts of users, as names of jobs and accounts, are not asked for here but by queue.py.
 """
 
@@ -11,6 +12,8 @@ import pwd
 import re
 import subprocess
 import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sluice.slurm.records import (
@@ -22,7 +25,7 @@ from sluice.slurm.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 TIMEOUT = 10.0  # seconds
 
@@ -44,14 +47,30 @@ def run(
     *command: str, stdin: str | None = None, timeout: float = TIMEOUT, check: bool = True
 ) -> str:
     """Run one of Slurm's commands and return what it prints."""
+    if command[0] == "scontrol":
+        PING.check()
+    try:
+        done = _done(command, stdin, timeout)
+    except subprocess.TimeoutExpired:
+        raise CommandFailedError(
+            f"`{' '.join(command)}` gave no answer within {timeout:g} s; is slurmctld up? See "
+            "`scontrol ping`"
+        ) from None
+    if check and done.returncode != 0:
+        raise CommandFailedError(f"{_failure(done)}; see `scontrol ping`")
+    return done.stdout
+
+
+def _done(
+    command: tuple[str, ...], stdin: str | None, timeout: float
+) -> subprocess.CompletedProcess[str]:
     environment = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("SCONTROL_", "SLURM_CLUSTERS"))
     } | {"SLURM_TIME_FORMAT": "%s", "TZ": "UTC"}
-    shown = " ".join(command)
     try:
-        done = subprocess.run(
+        return subprocess.run(
             command,
             check=False,
             capture_output=True,
@@ -67,17 +86,98 @@ def run(
             f"`{command[0]}` is not installed here; install Slurm's client commands, or run this "
             "on a machine that has them"
         ) from None
-    except subprocess.TimeoutExpired:
-        raise CommandFailedError(
-            f"`{shown}` gave no answer within {timeout:g} s; is slurmctld up? See `scontrol ping`"
-        ) from None
-    if check and done.returncode != 0:
-        why = done.stderr.strip().splitlines()
-        raise CommandFailedError(
-            f"`{shown}` failed: {why[0] if why else f'exit code {done.returncode}'}; "
-            "see `scontrol ping`"
-        )
-    return done.stdout
+
+
+def _failure(done: subprocess.CompletedProcess[str]) -> str:
+    why = done.stderr.strip().splitlines()
+    return f"`{' '.join(done.args)}` failed: {why[0] if why else f'exit code {done.returncode}'}"
+
+
+class Ping:
+    """Whether slurmctld gives a sign of life, asked before anything else where somebody waits.
+
+    Slurm's commands try for 10 s to reach a slurmctld that is down or stopped, each anew; to answer
+    `scontrol ping` takes milliseconds and no lock.
+    """
+
+    SECONDS = 0.8
+    HOLDS = 10.0
+    """Seconds: what was found is believed for so long."""
+
+    def __init__(self) -> None:
+        self._is_asked = False
+        self._until = 0.0
+        self._why = ""
+
+    @contextmanager
+    def asked_first(self) -> Iterator[None]:
+        """Ask for it in this block; a daemon, for which nobody waits, does not."""
+        self._is_asked, self._until = True, 0.0
+        try:
+            yield
+        finally:
+            self._is_asked = False
+
+    def check(self) -> None:
+        """Raise CommandFailedError where it is asked for and did not come."""
+        if not self._is_asked:
+            return
+        if time.monotonic() >= self._until:
+            self._why = self._ask()
+            self._until = time.monotonic() + self.HOLDS
+        if self._why:
+            raise CommandFailedError(self._why)
+
+    def _ask(self) -> str:
+        """Return why there is none; nothing where there is one."""
+        try:
+            done = _done(("scontrol", "ping"), None, self.SECONDS)
+        except subprocess.TimeoutExpired:
+            return (
+                f"slurmctld gave no sign of life within {self.SECONDS:g} s, so Slurm cannot be "
+                "asked; see `scontrol ping`"
+            )
+        except CommandFailedError as error:
+            return str(error)
+        if done.returncode == 0 or re.search(r"\bUP\b", done.stdout):
+            return ""
+        if re.search(r"\bDOWN\b", done.stdout):
+            return "slurmctld is down, so Slurm cannot be asked; start it, see `scontrol ping`"
+        return _failure(done)
+
+
+PING = Ping()
+
+
+# What slurm.conf says without slurmctld
+
+
+CONF_PLACES = (Path("/etc/slurm/slurm.conf"), Path("/run/slurm/conf/slurm.conf"))
+"""The second is of a configless node."""
+INCLUDE = re.compile(r"(?im)^\s*include\s+(\S+)")
+
+
+def in_slurm_conf(key: str) -> str | None:
+    """Return the value of a setting; None where no file that can be read says it."""
+    named = os.environ.get("SLURM_CONF")
+    paths = [Path(named)] if named else [place for place in CONF_PLACES if place.exists()][:1]
+    given: list[str] = []
+    for path in paths:  # grows by what each includes
+        with suppress(OSError):
+            text = path.read_text(errors="replace")
+            given += re.findall(rf"(?im)^\s*{key}\s*=\s*(\S+)", text)
+            included = (path.parent / name for name in INCLUDE.findall(text))
+            paths += [one for one in included if one not in paths]
+    return given[-1] if given else None
+
+
+def configured_slurm_uid() -> int | None:
+    """Return the uid of SlurmUser without asking slurmctld; None where nothing tells it."""
+    name = in_slurm_conf("SlurmUser") or ""
+    try:
+        return int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
+    except KeyError:
+        return None
 
 
 # Reservations of licences

@@ -75,7 +75,7 @@ def configuration(site: Site) -> Iterator[Finding]:
         )
         return
     try:
-        check_trust(path, site.slurm_uid)
+        check_trust(path, site.trusted_uid(path))
     except CoreError as error:
         yield Finding("FAIL", "configuration", str(error), "until then the plugin does nothing")
         return
@@ -92,7 +92,8 @@ def files(site: Site) -> Iterator[Finding]:
     """Find files that others may read, or that the service group may not."""
     if site.config is None or not site.is_service:
         return
-    yield from _unreadable_for_slurmctld(site.config, site.slurm_uid)
+    if site.slurm_uid is not None:
+        yield from _unreadable_for_slurmctld(site.config, site.slurm_uid)
     found = [f"{path}: {what}" for path in service.files(site.config) if (what := wrong(path))]
     if found:
         yield Finding(
@@ -157,7 +158,7 @@ def history(site: Site) -> Iterator[Finding]:
             "WARN",
             "history",
             f"{text}; not writable by {user_text(os.geteuid())}",
-            f"`chown {user_text(site.slurm_uid)} {path}`, if sluiced runs as that user",
+            f"`chown` {path} to the user of sluiced",
         )
     else:
         yield Finding("OK", "history", f"{text}; whether it can be written, sluiced knows")
@@ -225,7 +226,7 @@ def bundle(site: Site) -> Iterator[Finding]:
         )
         return
     try:
-        model = Bundle.load(path, site.slurm_uid)
+        model = Bundle.load(path, site.trusted_uid(path))
     except CoreError as error:
         yield Finding("FAIL", "bundle", str(error), "`sluice model publish` writes it anew")
         return
@@ -283,7 +284,7 @@ def snapshot(site: Site) -> Iterator[Finding]:
         )
         return
     try:
-        published = Snapshot.load(path, site.slurm_uid)
+        published = Snapshot.load(path, site.trusted_uid(path))
     except CoreError as error:
         yield Finding("FAIL", "snapshot", str(error), "sluiced writes it anew each FollowInterval")
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,7 +42,12 @@ def slurm(site: Site) -> Iterator[Finding]:
     try:
         site.controller = slurm_commands.controller()
     except SlurmError as error:
-        yield Finding("FAIL", "slurmctld", str(error), "the remaining checks need it")
+        yield Finding(
+            "FAIL",
+            "slurmctld",
+            str(error),
+            "slurm.conf, the plugin, tokens, gates and jobs can be looked at once it answers",
+        )
         return
     controller = site.controller
     yield Finding("OK", "slurmctld", f"{controller.slurm_version}, cluster {controller.cluster}")
@@ -94,19 +98,15 @@ def preflight(site: Site, plugin: Path | None = None) -> Iterator[Finding]:
 
 def plugin_directories() -> tuple[str, ...]:
     """PluginDir without asking slurmctld, which may be down: slurm.conf, else the usual places."""
-    conf = Path(os.environ.get("SLURM_CONF", "/etc/slurm/slurm.conf"))
-    try:
-        given = re.findall(r"(?im)^\s*PluginDir\s*=\s*(\S+)", conf.read_text(errors="replace"))
-    except OSError:
-        given = []
+    given = slurm_commands.in_slurm_conf("PluginDir")
     if given:
-        return tuple(given[-1].split(":"))
+        return tuple(given.split(":"))
     return tuple(str(path.parent) for path in Path("/usr").glob("lib*/**/slurm*/auth_munge.so"))
 
 
 def plugin(site: Site) -> Iterator[Finding]:
-    if site.config is None:
-        return
+    if site.config is None or site.controller is None:
+        return  # a slurmctld that is down answers here no more than there
     try:
         site.stats = PluginClient(Path(site.config.socket), record_size=0).stats()
     except SlurmError as error:

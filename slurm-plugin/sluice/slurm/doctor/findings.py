@@ -17,6 +17,7 @@ from sluice.policies.snapshot import CLOCK_DIFFERENCE
 from sluice.slurm.queue import Queue
 from sluice.slurm.records import SlurmError
 from sluice.slurm.service import may_read
+from sluice.slurm.slurm_commands import configured_slurm_uid
 from sluice.slurm.status import (
     LEASES,
     NOT_RENEWED,
@@ -92,9 +93,13 @@ class Site:
         return os.geteuid() in {0, self.slurm_uid}
 
     @property
-    def slurm_uid(self) -> int:
-        """Whose files slurmctld believes, besides root's."""
-        return self.controller.slurm_uid if self.controller else os.geteuid()
+    def slurm_uid(self) -> int | None:
+        """Whose files slurmctld believes, besides root's; None where nothing tells."""
+        return self.controller.slurm_uid if self.controller else configured_slurm_uid()
+
+    def trusted_uid(self, path: Path) -> int:
+        """Whose file this may be besides root's: its owner's where it is not known."""
+        return path.stat().st_uid if self.slurm_uid is None else self.slurm_uid
 
 
 def skipped(topic: str, text: str) -> Finding:
