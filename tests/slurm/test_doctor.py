@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+import core_cases
 import made_model
 import numpy as np
 import pytest
@@ -21,8 +22,9 @@ from sluice.cli.gates import reported
 from sluice.history_db.records import Decision
 from sluice.history_db.store import Store
 from sluice.policies import core
-from sluice.slurm.doctor import checks
+from sluice.slurm.doctor import checks, controller
 from sluice.slurm.doctor.findings import Finding, Site, troubles
+from sluice.slurm.queue import Queue
 from sluice.slurm.slurm_commands import parse_controller
 from sluice.slurm.status import LEASES, NOT_RENEWED, REFUSED, SnapshotLock, Status, read_status
 
@@ -221,6 +223,45 @@ def small_site(tmp_path: Path) -> Site:
         config=core.parse_config("sluice.conf", text.encode()),
         controller=controller,
     )
+
+
+def test_lanes_that_are_not_those_of_the_bundle_are_named(tmp_path):
+    def found(file: str, published: str) -> list[str]:
+        bundle = tmp_path / "model.bundle"
+        bundle.write_bytes(core_cases.bundle_bytes(conf=published))
+        bundle.chmod(0o640)
+        config = core.parse_config("sluice.conf", f"Bundle={bundle}\n{file}".encode())
+        site = Site(Path("sluice.conf"), config=config)
+        return [one.text for one in checks.bundle(site) if one.topic == "lanes"]
+
+    fast, slow = "Lane=fast Targets=4 Bandwidth=1G\n", "Lane=slow Targets=2 Bandwidth=1G\n"
+    assert found(fast + slow, fast + slow) == found("", "") == []
+    [new] = found(fast + slow, fast)
+    assert "not published: slow" in new
+    [gone] = found(fast, fast + slow)
+    assert "published, but not in the file: slow" in gone
+    [both] = found(fast, slow)
+    assert "not published: fast; published, but not in the file: slow" in both
+    [changed] = found(fast.replace("4", "8"), fast)
+    assert "published otherwise: fast" in changed
+
+
+def test_the_tokens_that_are_asked_for_are_those_of_the_file(tmp_path):
+    bundle = tmp_path / "model.bundle"
+    bundle.write_bytes(core_cases.bundle_bytes(conf="Lane=old Targets=4 Bandwidth=1G\n"))
+    text = f"Bundle={bundle}\nMode=enforce\nLane=new Targets=4 Bandwidth=1G\n"
+    site = Site(
+        Path("sluice.conf"),
+        config=core.parse_config("sluice.conf", text.encode()),
+        stats={"furthest_mode": "enforce", "grants": {"taken": 0}, "stripped": 0}
+        | {"opt_outs": {"option": 0, "update": 0}},
+    )
+    site._queue = Queue()  # of a Slurm without licences  # noqa: SLF001
+    [missing, _] = controller.tokens(site)
+    assert missing.remedy == "Licenses=" + ",".join(
+        f"new_{kind}:1000000" for kind in ("flush", "meta", "stream")
+    )
+    assert "old" not in missing.text + missing.remedy
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")

@@ -237,6 +237,31 @@ def bundle(site: Site) -> Iterator[Finding]:
     renew = "`sluice history ingest`, `sluice model train`, `sluice model publish`"
     lifetime = Lifetime(OLD_BUNDLE, "WARN", renew, "`sluice model publish`")
     yield lifetime.judge("bundle", text, model.created)
+    yield from _unpublished_lanes(site.config, model)
+
+
+def _unpublished_lanes(config: Config, published: Bundle) -> Iterator[Finding]:
+    """Find lanes that the file and the bundle, by which jobs are decided, do not agree on."""
+    ours, theirs = (
+        {lane.name: lane.to_dict() for lane in policy.lanes}
+        for policy in (config.policy, published.policy)
+    )
+    told = {
+        "not published": [name for name in ours if name not in theirs],
+        "published, but not in the file": [name for name in theirs if name not in ours],
+        "published otherwise": [
+            name for name in ours if ours[name] != theirs.get(name, ours[name])
+        ],
+    }
+    found = [f"{what}: {', '.join(names)}" for what, names in told.items() if names]
+    if found:
+        yield Finding(
+            "WARN",
+            "lanes",
+            f"sluice.conf has other lanes than the bundle. {'; '.join(found)}",
+            "`sluice model publish`, or wait for sluice-learn; until then jobs are decided, and "
+            "gates closed, by the lanes of the bundle",
+        )
 
 
 def daemon(site: Site) -> Iterator[Finding]:

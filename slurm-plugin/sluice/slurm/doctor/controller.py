@@ -208,7 +208,7 @@ def tokens(site: Site) -> Iterator[Finding]:
     """Say what enforce does, and whether slurm.conf defines what it needs."""
     if site.config is None or site.stats.get("furthest_mode") != "enforce":
         return
-    names = token_names(policy_in_use(site.config))
+    names = token_names(site.config.policy)
     try:
         licenses = site.queue().licenses
     except SlurmError as error:
