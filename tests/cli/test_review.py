@@ -124,6 +124,18 @@ def test_command_and_file_give_the_same_bundle(site):
     assert "change it" in site.run("review", "reject", "--user", "1000", "--name", "run_1", code=1)
 
 
+@pytest.mark.parametrize(("word", "pattern"), [("stream", "aw"), ("flush", "ws"), ("owc", "owc")])
+def test_what_jobs_are_treated_as_is_shown_by_the_word_that_was_said(site, word, pattern):
+    site.run("review", "pin", "treat", "--as", word, "--user", "1000", "--publish")
+    [listed] = json.loads(site.run("review", "list", "--json"))["reviews"]
+    assert listed["treat_as"] == word
+    for said in (site.run("review", "list"), site.run("review", "show", listed["id"])):
+        assert f"({word})" in said
+    assert f"treat {word}: uid 1000" in site.run("audit")
+    decided = site.decided(1, uid=1000, name="any").decision.prediction
+    assert decided.profile.pattern == pattern
+
+
 def test_a_broken_file_leaves_the_bundle_as_it_was(site):
     before = site.bundle.read_bytes()
     site.file.write_text("[[review]]\nruling = 'ignore'\n")

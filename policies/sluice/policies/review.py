@@ -113,7 +113,7 @@ class Review:
     other: Selector = field(default_factory=Selector)
     """The other side of a pair."""
     treat_as: str = ""
-    """A pattern."""
+    """A pattern or a class, as it was said."""
     until: int = 0
     """UTC seconds; 0: it has no end."""
     comment: str = ""
@@ -135,10 +135,8 @@ class Review:
             )
         if (self.ruling == "treat") != bool(self.treat_as):
             raise ReviewError("`treat` needs a pattern or class, and nothing else does")
-        pattern = CLASS_PATTERNS.get(self.treat_as, self.treat_as)
-        if pattern and pattern not in TREATMENTS:
+        if self.treat_as and self.treat_as not in TREATMENTS:
             raise ReviewError(f"{self.treat_as!r} is none of {', '.join(TREATMENTS)}")
-        object.__setattr__(self, "treat_as", pattern)
         sides = sorted((self.of, self.other), key=lambda side: json.dumps(side.to_json()))
         if self.is_pair and sides[0] is not self.of:
             object.__setattr__(self, "other", self.of)
@@ -149,6 +147,11 @@ class Review:
         return self.ruling in PAIRS
 
     @property
+    def pattern(self) -> str:
+        """What the core treats the jobs as; empty where they are not treated as anything."""
+        return CLASS_PATTERNS.get(self.treat_as, self.treat_as)
+
+    @property
     def subject(self) -> tuple[Selector, Selector, bool]:
         """What it settles: of two reviews of one subject the later one counts."""
         return self.of, self.other, self.ruling == "never_delay"
@@ -156,7 +159,7 @@ class Review:
     @property
     def number(self) -> int:
         """What it is called by: it follows from what is ruled, not from who ruled it."""
-        said = [self.ruling, self.of.to_json(), self.other.to_json(), self.treat_as, self.until]
+        said = [self.ruling, self.of.to_json(), self.other.to_json(), self.pattern, self.until]
         return zlib.crc32(json.dumps(said, sort_keys=True).encode()) or 1
 
     @property
@@ -220,7 +223,7 @@ def _rows(review: Review, runs_of: Callable[[str], Iterable[tuple[int, str]]]) -
             row = ffi.new("struct sluice_review *")
             row.number, row.until = review.number, review.until
             row.ruling = RULINGS.index(review.ruling)
-            row.pattern = PATTERNS.index(review.treat_as) if review.treat_as else 0
+            row.pattern = PATTERNS.index(review.pattern) if review.pattern else 0
             row.of = of
             if other is not None:
                 setattr(row, "with", other)
