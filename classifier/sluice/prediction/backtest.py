@@ -14,11 +14,11 @@ from sluice.prediction.score import ended_before, predict_past
 from sluice.prediction.train import bundle_of, fit_quickly
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from sluice.prediction.jobs import FinishedJob
     from sluice.prediction.score import PastPrediction
-    from sluice.prediction.train import Past
+    from sluice.prediction.train import Past, SubmitModel
 
 FORESTS_EVERY = 8  # steps: they take longest to fit, and change least
 
@@ -27,22 +27,27 @@ class NothingToPredictError(Exception):
     """No run of the past ended before another one was submitted."""
 
 
-def walk(past: Past, *, days: float, skip: float) -> tuple[list[PastPrediction], list[FinishedJob]]:
+def walk(
+    past: Past, *, days: float, skip: float, advance: Callable[[int], object] = lambda _: None
+) -> tuple[list[PastPrediction], list[FinishedJob]]:
     """Walk through a history: learn from what had ended, predict the next `days`, move on.
 
-    skip: the share of the runs that are only learned from. Returns the predictions, and the jobs
-    that the last model had learned from. Raises NothingToPredictError.
+    skip: the share of the runs that are only learned from. advance gets how many runs of all are
+    done with. Returns the predictions, and the jobs that the last model had learned from. Raises
+    NothingToPredictError.
     """
     items: list[PastPrediction] = []
     earlier: list[FinishedJob] = []
-    forests = None
+    forests: SubmitModel | None = None
+    advance(int(len(past.jobs) * skip))
     for step, (ended, submitted) in enumerate(steps_of(past.jobs, days=days, skip=skip)):
-        if not ended:
-            continue
-        silent = ended_before(past.silent, submitted[0].submit)
-        model, _ = fit_quickly(ended, None if step % FORESTS_EVERY == 0 else forests, silent=silent)
-        forests, earlier = model.forests, ended
-        items += predict_past(bundle_of(model), submitted)
+        if ended:
+            silent = ended_before(past.silent, submitted[0].submit)
+            kept = None if step % FORESTS_EVERY == 0 else forests
+            model, _ = fit_quickly(ended, kept, silent=silent)
+            forests, earlier = model.forests, ended
+            items += predict_past(bundle_of(model), submitted)
+        advance(len(submitted))
     if not items:
         raise NothingToPredictError(
             "no run ended before another was submitted, so none can be predicted from the past; "

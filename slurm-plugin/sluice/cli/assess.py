@@ -29,7 +29,7 @@ from sluice.cli.levers import (
     levers_sentence,
     replayed_levers,
 )
-from sluice.cli.listing import progress
+from sluice.cli.listing import progress, working
 from sluice.slurm.texts import amount_text, share_text, times_text
 
 if TYPE_CHECKING:
@@ -91,7 +91,8 @@ def command(
         storage = one_lane(bandwidth) if bandwidth is not None else None
     settings = files.settings()
     with files.open_history(read_only=True) as store:
-        grounds = grounds_of(store, settings, storage=storage)
+        with working("reading the history"):
+            grounds = grounds_of(store, settings, storage=storage)
         coverage, laws = store.coverage(), measured_laws(store)
     if not grounds.jobs:
         raise CommandError(

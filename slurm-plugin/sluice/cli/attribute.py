@@ -22,7 +22,7 @@ from sluice.cli.common import (
     show_json,
     show_table,
 )
-from sluice.cli.listing import progress
+from sluice.cli.listing import progress, working
 from sluice.slurm.texts import NOTHING, amount_text, one_line, share_text
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ def _node_hours(findings: Findings, files: Files) -> tuple[Grounds | None, NodeH
     from sluice.interference.cost import grounds_of, programs_of
 
     try:
-        with files.open_history(read_only=True) as store:
+        with files.open_history(read_only=True) as store, working("reading the history"):
             grounds, programs = grounds_of(store, files.settings()), programs_of(store)
     except HistoryError:
         return None, {}

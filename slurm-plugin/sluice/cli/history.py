@@ -30,6 +30,7 @@ from sluice.cli.listing import (
     progress,
     selection_options,
     since_option,
+    working,
 )
 from sluice.slurm.texts import NOTHING, bytes_text, duration_text
 from sluice.slurm.viewers import uid_of, user_text
@@ -174,7 +175,8 @@ def _show_harm(files: Files, layout: Layout, ranked: dict[str, Any], *, as_json:
 
     with files.open_history(read_only=True) as store:
         ranked["uids"] = [uid_of(name, store) for name in ranked.pop("users")]
-        grounds = grounds_of(store, files.settings())
+        with working("reading the history"):
+            grounds = grounds_of(store, files.settings())
         coverage = store.coverage()
     with progress("instants", lambda: grounds.instants) as (_, advance):
         parties = grounds.costs(advance).ranked(**ranked)

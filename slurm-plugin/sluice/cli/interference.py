@@ -19,7 +19,7 @@ from sluice.cli.common import (
     show_table,
     usage_errors,
 )
-from sluice.cli.listing import progress
+from sluice.cli.listing import progress, working
 from sluice.slurm.texts import one_line, share_text
 
 if TYPE_CHECKING:
@@ -291,8 +291,9 @@ def _show_site(files: Files, *, as_json: bool) -> None:
     from sluice.interference.pairs import site_evidence
 
     with files.open_history(read_only=True) as store:
-        grounds = grounds_of(store, files.settings())
-        known = site_evidence(store, jobs=grounds.jobs)
+        with working("reading the history"):
+            grounds = grounds_of(store, files.settings())
+            known = site_evidence(store, jobs=grounds.jobs)
         coverage = store.coverage()
     model, rates = grounds.model.site, known.rates_alone
     matrices = [_matrix(model, 1 << exponent, rates) for exponent in MATRIX_EXPONENTS]

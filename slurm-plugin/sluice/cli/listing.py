@@ -125,9 +125,12 @@ def since_option(default: str | None, text: str) -> Callable[[Function], Functio
 @contextmanager
 def progress(
     unit: str,
-    count: Callable[[], int],
+    count: Callable[[], int | None],
 ) -> Iterator[tuple[Callable[[str], None], Callable[[int], None]]]:
-    """Yield how to print a line and how to advance the bar, which only a terminal sees."""
+    """Yield how to print a line and how to advance the bar, which only a terminal sees.
+
+    count may be None: it cannot be told how much there is.
+    """
     if not (sys.stderr and sys.stderr.isatty()):
         yield lambda line: click.echo(line, err=True), lambda _: None
         return
@@ -154,6 +157,13 @@ def progress(
             lambda line: bar.console.print(line, markup=False, highlight=False),
             advance,
         )
+
+
+@contextmanager
+def working(on: str) -> Iterator[None]:
+    """Say on a terminal what takes seconds and does not tell how far it is."""
+    with progress(on, lambda: None):
+        yield
 
 
 def add_up(store: Store) -> None:

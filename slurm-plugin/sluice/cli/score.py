@@ -19,7 +19,7 @@ from sluice.cli.common import (
     show_json,
     show_table,
 )
-from sluice.cli.listing import since_option
+from sluice.cli.listing import progress, since_option, working
 from sluice.slurm.texts import NOTHING, one_line, share_text, time_text
 
 if TYPE_CHECKING:
@@ -122,12 +122,13 @@ def command(
     from sluice.slurm.answers import model_score
     from sluice.slurm.viewers import OWNER
 
-    found = answer(
-        files,
-        lambda store: model_score(store, OWNER, since=since),
-        "model score",
-        since=since,
-    )
+    with working("scoring"):
+        found = answer(
+            files,
+            lambda store: model_score(store, OWNER, since=since),
+            "model score",
+            since=since,
+        )
     if as_json:
         show_json(found)
         return
@@ -192,9 +193,10 @@ def _backtest(files: Files, every: float, skip: float, *, as_json: bool) -> None
 
     coverage = files.coverage()
     try:
-        with files.open_history(read_only=True) as store:
+        with files.open_history(read_only=True) as store, working("reading the history"):
             past = past_of(store)
-        items, earlier = walk(past, days=every, skip=skip)
+        with progress("jobs", lambda: len(past.jobs)) as (_, advance):
+            items, earlier = walk(past, days=every, skip=skip, advance=advance)
     except (EmptyHistoryError, NothingToPredictError) as error:
         raise CommandError(str(error)) from error
     overall = scores(items, earlier, lambda _: "all")

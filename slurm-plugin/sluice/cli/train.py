@@ -20,7 +20,7 @@ from sluice.cli.common import (
     show_json,
     show_table,
 )
-from sluice.cli.listing import since_option
+from sluice.cli.listing import since_option, working
 from sluice.slurm.texts import NOTHING, bytes_text, share_text, time_text
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def diff(version: int | None, since: int, files: Files, *, as_json: bool) -> Non
     from sluice.slurm.model_diff import difference_to
 
     settings = files.settings()
-    with files.open_history() as store:
+    with files.open_history() as store, working("deciding again"):
         found = difference_to(store, settings, version=version, since=since, now=int(time.time()))
     if as_json:
         show_json(found)
@@ -206,10 +206,11 @@ def command(
         raise click.UsageError("--patterns-file and --weak-labels need --patterns.")
     try:
         with files.open_history() as store:
-            classifier = (
-                _train_patterns(store, patterns_file, weak_labels=weak_labels) if patterns else None
-            )
-            outcome = renew(store, now=int(time.time()), force=force)
+            classifier = None
+            with working("learning"):
+                if patterns:
+                    classifier = _train_patterns(store, patterns_file, weak_labels=weak_labels)
+                outcome = renew(store, now=int(time.time()), force=force)
             coverage = store.coverage()
     except (EmptyHistoryError, TooFewLabelsError) as error:
         raise CommandError(str(error)) from error
