@@ -1,9 +1,9 @@
 """Reads logs in processes of their own, because a damaged log may crash or hang the library.
 
-A worker is handed several logs. If it dies, hangs or needs too
-much memory, the logs that it has not answered for are read again one by one, and the one that
-does it again is given up; a new worker takes its place. Results come in the order in which they
-are ready.
+A worker is handed several logs, and first says that it has them. If it dies, hangs or needs too
+much memory afterwards, the logs that it has not answered for are read again one by one, and the
+one that does it again is given up; a new worker takes its place. A worker that dies before has met
+no log: the same ones are handed to the next. Results come in the order in which they are ready.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ MEMORY = 8 << 30  # of address space, which is more than a log may need: 1 KiB a
 SHARE = 0.5  # of the machine's memory, for all workers alongside what they have when they start
 BATCH = 128  # logs handed to a worker at once
 PAUSE = 1.0  # seconds after which a worker answers for what it has read
+MOST_STILLBORN = 8  # workers in a row that die before they have their logs
+START_SECONDS = 60.0  # until a worker has its logs
+DYING_SECONDS = 1.0  # for a worker without a pipe to end by itself
 
 # A child must not inherit threads or locks; workers are started from one thread, before any other.
 context: Any = multiprocessing.get_context("fork")
@@ -66,25 +69,53 @@ class Failure:
     """None where the bytes could not be read, or are too many."""
 
 
+class WorkersDieError(DarshanLibraryError):
+    """No worker lives until it has its logs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Death:
+    """The end of a worker."""
+
+    how: str
+    is_late: bool
+    """It was killed for taking too long."""
+
+
 @dataclass(slots=True)
 class _Worker:
     process: Any
     pipe: Connection
     todo: deque[Path] = field(default_factory=deque)
+    has_logs: bool = False
     since: float = 0.0
     """When it was handed todo[0], or answered for the log before it; monotonic."""
 
     def hand(self, paths: Iterable[Path]) -> None:
         self.todo.extend(paths)
+        self.has_logs = False
         self.since = time.monotonic()
         # A worker that died in the meantime is noticed when its answer is awaited.
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(OSError):
             self.pipe.send(list(self.todo))
 
     def answered(self, count: int) -> None:
+        self.has_logs = True
         for _ in range(count):
             self.todo.popleft()
         self.since = time.monotonic()
+
+    def deadline(self, seconds: float) -> float:
+        """Return when it takes too long, with so many seconds for a log."""
+        return self.since + (seconds if self.has_logs else max(seconds, START_SECONDS))
+
+    def last_word(self) -> str:
+        """Say how it ended. join() may wait for good where a log made it close all it had."""
+        until = time.monotonic() + DYING_SECONDS
+        while self.process.exitcode is None and time.monotonic() < until:
+            time.sleep(0.001)
+        code = self.process.exitcode
+        return "it closed its pipe" if code is None else _how_it_ended(code)
 
     def stop(self) -> None:
         self.process.kill()
@@ -97,11 +128,37 @@ class _Todo:
     """What nobody has been handed yet."""
 
     paths: Iterator[Path]
-    alone: deque[Path] = field(default_factory=deque)
-    """Of batches that a worker did not survive: to be read one by one."""
+    again: deque[list[Path]] = field(default_factory=deque)
+    """Of workers that died: their logs together, or one by one."""
+    suspects: set[Path] = field(default_factory=set)
+    """Logs that a worker had when it died."""
+    stillborn: int = 0
+    """Workers that died before they had their logs, since one lived."""
 
     def batch(self) -> list[Path]:
-        return [self.alone.popleft()] if self.alone else list(islice(self.paths, BATCH))
+        return self.again.popleft() if self.again else list(islice(self.paths, BATCH))
+
+    def take_back(self, worker: _Worker, death: _Death) -> list[Failure]:
+        """See to the logs of a worker that died; return the one that it died of, if it is known.
+
+        Raises WorkersDieError.
+        """
+        logs = list(worker.todo)
+        if not worker.has_logs:
+            self.stillborn += 1
+            if self.stillborn > MOST_STILLBORN:
+                raise WorkersDieError(
+                    f"{self.stillborn} processes that should read logs died at once ({death.how}); "
+                    "is memory short, or the number of processes limited?"
+                )
+            self.again.append(logs)
+            return []
+        if len(logs) == 1 and (death.is_late or logs[0] in self.suspects):
+            self.suspects.discard(logs[0])
+            return [_failure(logs[0], death.how)]
+        self.suspects.update(logs)
+        self.again.extend([log] for log in logs)
+        return []
 
 
 def read_profiles(
@@ -150,14 +207,20 @@ def _answers(
             if not crew:
                 return
             for worker in _ready(crew, seconds):
-                answers, alive = _take_answers(worker, seconds)
-                if alive or len(worker.todo) == 1:
-                    worker.answered(len(answers))
-                    yield answers
-                if alive and not worker.todo:
+                answers = _take_answers(worker, seconds)
+                if isinstance(answers, _Death):
+                    failed = todo.take_back(worker, answers)
+                    worker.stop()
+                    crew.remove(worker)
+                    yield [*failed]
+                    continue
+                todo.stillborn = 0
+                todo.suspects.difference_update(islice(worker.todo, len(answers)))
+                worker.answered(len(answers))
+                yield answers
+                if not worker.todo:
                     worker.hand(todo.batch())
-                if not alive or not worker.todo:
-                    todo.alone.extend(worker.todo)
+                if not worker.todo:
                     worker.stop()
                     crew.remove(worker)
     finally:
@@ -167,30 +230,33 @@ def _answers(
 
 def _ready(crew: list[_Worker], seconds: float) -> list[_Worker]:
     """Wait for workers that have an answer, died, or have been at one log for too long."""
-    patience = max(0.0, min(worker.since for worker in crew) + seconds - time.monotonic())
+    patience = max(0.0, min(worker.deadline(seconds) for worker in crew) - time.monotonic())
     pipes = wait([worker.pipe for worker in crew], timeout=patience)
-    late = time.monotonic() - seconds
-    return [worker for worker in crew if worker.pipe in pipes or worker.since <= late]
+    now = time.monotonic()
+    return [worker for worker in crew if worker.pipe in pipes or worker.deadline(seconds) <= now]
 
 
-def _take_answers(worker: _Worker, seconds: float) -> tuple[list[Any], bool]:
-    """Return what became of logs that a worker was reading, and whether the worker lives on.
-
-    If not, it says what became of the first one, provided that this was the only one.
-    """
-    path = worker.todo[0]
-    if not worker.pipe.poll():
-        return [_failure(path, f"reading it took longer than {seconds:.0f} s")], False
+def _take_answers(worker: _Worker, seconds: float) -> list[Any] | _Death:
+    """Return what became of the first logs of a worker; none: it says that it has them."""
     try:
+        if not worker.pipe.poll():
+            return _Death(f"reading it took longer than {seconds:.0f} s", is_late=True)
         answers = worker.pipe.recv()
-    except EOFError:
-        worker.process.join()
-        code = worker.process.exitcode
-        how = signal.Signals(-code).name if code and code < 0 else f"exit code {code}"
-        return [_failure(path, f"libdarshan-util crashed on it ({how})")], False
+    except (EOFError, OSError):  # nothing, half an answer, or logs that it had not taken
+        return _Death(f"libdarshan-util crashed on it ({worker.last_word()})", is_late=False)
     if isinstance(answers, DarshanLibraryError):
         raise answers
-    return answers, True
+    return list(answers)
+
+
+def _how_it_ended(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    number = -code
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
 
 
 def _failure(path: Path, reason: str) -> Failure:
@@ -220,7 +286,10 @@ def _hire(memory: int, read: Callable[[Path], Any], crew: Iterable[_Worker]) -> 
     process = context.Process(
         target=_work, args=(theirs, [ours, *others], memory, read), daemon=True
     )
-    process.start()
+    try:
+        process.start()
+    except (OSError, EOFError) as error:
+        raise WorkersDieError(f"cannot start a process that reads logs: {error}") from error
     theirs.close()
     return _Worker(process, ours)
 
@@ -249,7 +318,8 @@ def _work(
 def _read_batch(
     paths: list[Path], read: Callable[[Path], T], words: IO[bytes]
 ) -> Iterator[list[T | Failure]]:
-    """Read logs, and answer for those of a pause together."""
+    """Read logs, and answer for those of a pause together; first, that they are here."""
+    yield []
     answers: list[T | Failure] = []
     since = time.monotonic()
     for path in paths:
@@ -271,7 +341,7 @@ def _attempt(path: Path, read: Callable[[Path], T], words: IO[bytes]) -> T | Fai
         said = _last_line(words)
         return _failure(path, f"{error} (libdarshan-util: {said})" if said else str(error))
     except OSError as error:
-        return _failure(path, f"cannot be read: {error.strerror}")
+        return _failure(path, f"cannot be read: {error.strerror or error}")
     except DarshanLibraryError:
         raise
     except MemoryError:
@@ -283,4 +353,5 @@ def _attempt(path: Path, read: Callable[[Path], T], words: IO[bytes]) -> T | Fai
 def _last_line(words: IO[bytes]) -> str:
     words.seek(0)
     lines = words.read(1 << 16).decode(errors="replace").strip().splitlines()
-    return lines[-1].removeprefix("Error:").strip().rstrip(".") if lines else ""
+    said = lines[-1].removeprefix("Error:").strip().rstrip(".") if lines else ""
+    return said.removesuffix(f": {os.strerror(0)}")  # it shows errno, set or not
