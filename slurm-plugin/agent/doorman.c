@@ -82,14 +82,15 @@ doorman_start (const struct session_munge *munge, struct doorman **out,
 {
 	struct doorman *doorman = calloc (1, sizeof *doorman);
 	pthread_t thread;
+	int error;
 	if (!doorman || (doorman->fd = eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
 		return sluice_fail (err, "doorman: %s", strerror (errno));
 	doorman->munge = *munge;
 	pthread_mutex_init (&doorman->lock, NULL);
 	pthread_cond_init (&doorman->arrived, NULL);
 	for (int i = 0; i < DOORMAN_THREADS; i++)
-		if (pthread_create (&thread, NULL, run, doorman) != 0)
-			return sluice_fail (err, "no thread: %s", strerror (errno));
+		if ((error = pthread_create (&thread, NULL, run, doorman)) != 0)
+			return sluice_fail (err, "no thread: %s", strerror (error));
 	*out = doorman;
 	return 0;
 }

@@ -62,6 +62,7 @@ append (const char *path, const char *line)
 	int fd = open (path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0640);
 	if (fd < 0)
 		return -1;
+	errno = ENOSPC; /* what a short write does not say */
 	int failed = write (fd, line, size) != (ssize_t)size;
 	return close (fd) != 0 || failed ? -1 : 0;
 }
@@ -99,8 +100,9 @@ journal_start (const char *path, struct journal **out, struct sluice_error *err)
 			return sluice_fail (err, "getrandom: %s", strerror (errno));
 	pthread_mutex_init (&journal->lock, NULL);
 	pthread_cond_init (&journal->has_lines, NULL);
-	if (pthread_create (&thread, NULL, keep_writing, journal) != 0)
-		return sluice_fail (err, "no thread: %s", strerror (errno));
+	int error = pthread_create (&thread, NULL, keep_writing, journal);
+	if (error)
+		return sluice_fail (err, "no thread: %s", strerror (error));
 	*out = journal;
 	return 0;
 }

@@ -68,6 +68,7 @@ static int
 send_hello (int fd, const struct session_credential *hello, struct sluice_error *err)
 {
 	struct wire_out out = { .used = 0 };
+	errno = EAGAIN; /* where only a part was sent */
 	if (wire_put (&out, WIRE_HELLO, hello->text, hello->size) < 0
 	    || wire_flush (&out, fd) != 0)
 		return sluice_fail (err, "cannot send: %s", strerror (errno));
@@ -204,8 +205,10 @@ link_start (struct link *link, const struct link_settings *settings,
 	pthread_cond_init (&link->changed, NULL);
 	srand ((unsigned int)getpid () ^ (unsigned int)time (NULL));
 	link->ready_fd = eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (link->ready_fd < 0 || pthread_create (&link->thread, NULL, run, link) != 0)
-		return sluice_fail (err, "no thread: %s", strerror (errno));
+	int error
+	    = link->ready_fd < 0 ? errno : pthread_create (&link->thread, NULL, run, link);
+	if (error)
+		return sluice_fail (err, "no thread: %s", strerror (error));
 	return 0;
 }
 

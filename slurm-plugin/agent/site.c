@@ -252,6 +252,7 @@ write_file (const char *path, const char *text, struct sluice_error *err)
 	int fd = open (draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0640);
 	if (fd < 0)
 		return sluice_fail (err, "%.150s: %s", draft, strerror (errno));
+	errno = ENOSPC; /* what a short write does not say */
 	int failed = write (fd, text, size) != (ssize_t)size;
 	failed |= close (fd) != 0;
 	if (!failed && rename (draft, path) == 0)
@@ -337,9 +338,11 @@ site_start (const char *config_path, int observes, struct site **out,
 	load_policy (site);
 	poll_files (site);
 	pthread_t poller, writer;
-	if (pthread_create (&poller, NULL, keep_polling, site) != 0
-	    || pthread_create (&writer, NULL, keep_writing, site) != 0)
-		return sluice_fail (err, "no thread: %s", strerror (errno));
+	int error = pthread_create (&poller, NULL, keep_polling, site);
+	if (!error)
+		error = pthread_create (&writer, NULL, keep_writing, site);
+	if (error)
+		return sluice_fail (err, "no thread: %s", strerror (error));
 	*out = site;
 	return 0;
 }

@@ -142,8 +142,8 @@ poll_config (struct loader *loader)
 	case WATCH_SAME:
 		return 0;
 	case WATCH_MISSING:
-		become_off (loader);
 		unload_file (loader, FILE_CONFIG, strerror (errno));
+		become_off (loader);
 		return was_loaded;
 	case WATCH_CHANGED:
 		break;
