@@ -185,10 +185,21 @@ is_word (struct span s, const char *word)
 	return i == s.length && !word[i];
 }
 
+/* B and /s, which say no more: `GiB/s`. A small b would be bits. */
+static int
+is_unit_of_bytes (const char *s, size_t length)
+{
+	static const char *const ends[] = { "", "B", "iB", "/s", "B/s", "iB/s" };
+	for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+		if (strlen (ends[i]) == length && memcmp (s, ends[i], length) == 0)
+			return 1;
+	return 0;
+}
+
 /*
- * A plain decimal number, perhaps with K, M, G or T (powers of 1024).
- * strtod would depend on the locale of the process. Up to 15 digits and ten to
- * the 22nd are exact doubles, so that the one division rounds correctly.
+ * A plain decimal number, perhaps with K, M, G or T (powers of 1024), as in 200G or
+ * 200GB/s. strtod would depend on the locale of the process. Up to 15 digits and ten to the
+ * 22nd are exact doubles, so that the one division rounds correctly.
  */
 static int
 parse_number (struct span s, double *out)
@@ -210,16 +221,18 @@ parse_number (struct span s, double *out)
 			break;
 		}
 	}
-	if (i + 1 == s.length && count > 0) {
+	if (i < s.length && count > 0) {
 		const char *units = "kmgt", *unit_at = strchr (units, lower (s.text[i]));
-		if (!unit_at)
+		if (!unit_at || !*unit_at)
 			return -1;
 		for (const char *u = units; u <= unit_at; u++)
 			unit *= 1024.0;
 		i++;
-	}
-	if (i != s.length || count == 0)
+		if (!is_unit_of_bytes (s.text + i, s.length - i))
+			return -1;
+	} else if (count == 0) {
 		return -1;
+	}
 	*out = digits / scale * unit;
 	return 0;
 }

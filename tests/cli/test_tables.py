@@ -11,9 +11,11 @@ from importlib.metadata import version
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from sluice.cli.common import Layout, aligned, column_key, fitting, show_json, show_table
-from sluice.cli.listing import Since
+from sluice.cli.listing import Since, States
+from sluice.cli.main import main
 
 COLUMNS = ("Job", "Name", "Chunk", "Reason")
 ROWS = [(4711, "a very long name of a job", "4 KiB", "it waits because " + "of others " * 9)]
@@ -144,7 +146,42 @@ def test_today_begins_at_midnight_here() -> None:
     assert (found.tm_hour, found.tm_min, found.tm_sec) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("text", ["yesterday", "now-", "now-5parsecs", "now-day", "2026-13-45", ""])
+@pytest.mark.parametrize(
+    ("text", "hour"),
+    [("midnight", 0), ("yesterday", 0), ("noon", 12), ("fika", 15), ("teatime", 16)],
+)
+def test_slurms_words_for_a_time_are_the_latest_such_time_here(text: str, hour: int) -> None:
+    before = time.time()
+    found = Since().convert(text, None, None)
+    shown = time.localtime(found)
+    assert (shown.tm_hour, shown.tm_min, shown.tm_sec) == (hour, 0, 0)
+    assert found <= time.time()
+    assert before - found < (3 if text == "yesterday" else 2) * 86400
+    if text == "yesterday":
+        assert found < Since().convert("today", None, None)
+
+
+@pytest.mark.parametrize(
+    "text", ["7 days ago", "tomorrow", "now-", "now-5parsecs", "now-day", "2026-13-45", ""]
+)
 def test_what_is_no_span_of_time_is_refused(text: str) -> None:
-    with pytest.raises(click.BadParameter):
+    with pytest.raises(click.BadParameter, match="36h"):
         Since().convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("RUNNIN", "Did you mean RUNNING?"),
+        ("running,cancled", "Did you mean CANCELLED?"),
+        ("gone", "COMPLETED"),
+    ],
+)
+def test_a_state_that_no_job_has_is_refused_with_what_may_be_meant(words: str, says: str) -> None:
+    result = CliRunner().invoke(main, ["decisions", "--state", words])
+    assert result.exit_code == 2
+    assert says in result.stderr
+
+
+def test_states_are_taken_in_any_case() -> None:
+    assert States().convert("running, Out_Of_Memory", None, None) == ("RUNNING", "OUT_OF_MEMORY")

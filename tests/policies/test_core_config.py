@@ -59,6 +59,14 @@ def test_every_kind_of_key_is_taken_over():
 
 
 @pytest.mark.parametrize(
+    "text", ["200G", "200g", "200GB", "200GiB", "200G/s", "200GB/s", "200GiB/s", "204800MB/s"]
+)
+def test_a_rate_may_have_the_unit_that_people_write(text):
+    (lane,) = core.parse_config("site", f"Lane=a Targets=1 Bandwidth={text}".encode()).policy.lanes
+    assert lane.bandwidth == 200 * 2**30
+
+
+@pytest.mark.parametrize(
     ("text", "line", "says"),
     [
         ("Mode=observe\nColour=red\n", 2, "unknown key Colour; remove the line"),
@@ -66,6 +74,9 @@ def test_every_kind_of_key_is_taken_over():
         ("\n\nTolerance=0.5", 3, "Tolerance=0.5; give a number between 1 and 1000"),
         ("Tolerance=1.2.3", 1, "give a number between"),
         ("Tolerance=nan", 1, "give a number between"),
+        ("Lane=a Bandwidth=200Gb/s", 1, "give a number between"),
+        ("Lane=a Bandwidth=200GB/h", 1, "give a number between"),
+        ("Lane=a Bandwidth=GB/s", 1, "give a number between"),
         ("Tolerance=", 1, "give a number between"),
         ("Tolerance=0x2", 1, "give a number between"),
         ("Margin=1\nmargin=1", 2, "Margin is there twice; remove one"),

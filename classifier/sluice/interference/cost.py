@@ -518,6 +518,6 @@ def _storage(
 
 def one_lane(bandwidth: str) -> View:
     """Return a policy whose storage writes so much. Raises CoreError for what is no rate."""
-    text = f"Lane=all Targets=1 Bandwidth={bandwidth}\n"
+    text = f"Lane=all Targets=1 Bandwidth={bandwidth.replace(' ', '')}\n"
     policy: View = core.parse_config("--bandwidth", text.encode()).policy
     return policy

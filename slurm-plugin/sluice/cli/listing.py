@@ -8,12 +8,14 @@ import signal
 import sys
 import time
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from sluice.cli.common import Function, Layout, ParamType, Words, options
+from sluice.slurm.records import STATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,6 +23,15 @@ if TYPE_CHECKING:
     from sluice.history_db.store import Store
 
 
+TIMES_OF_DAY = {
+    "today": (0, 0),
+    "midnight": (0, 0),
+    "yesterday": (1, 0),
+    "noon": (0, 12),
+    "fika": (0, 15),
+    "teatime": (0, 16),
+}
+"""Days ago, and the hour: words of Slurm's commands, and yesterday."""
 UNIT_SECONDS = {"h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
 # Of now-COUNTunit, as Slurm's commands have it: at most that word, and seconds without one.
 SLURM_SECONDS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86400, "weeks": 7 * 86400}
@@ -32,6 +43,9 @@ WHAT = {
 }
 
 
+AGE = re.compile(r"(\d{1,5})([hdwy])")
+
+
 class Age(ParamType[int]):
     """A span of time in seconds: 36h, 90d, 12w, 2y."""
 
@@ -40,7 +54,7 @@ class Age(ParamType[int]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        match = re.fullmatch(r"(\d{1,5})([hdwy])", value)
+        match = AGE.fullmatch(value)
         if match is None:
             self.fail(f"{value!r} is no age; say e.g. 36h, 90d, 12w or 2y", param, ctx)
         return int(match[1]) * UNIT_SECONDS[match[2]]
@@ -54,19 +68,44 @@ class Since(Age):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        if value in {"today", "midnight"}:
-            value = time.strftime("%Y-%m-%d")
+        if value in TIMES_OF_DAY:
+            days, hour = TIMES_OF_DAY[value]
+            now = datetime.now()  # noqa: DTZ005 - of the reader's day
+            then = now.replace(hour=hour, minute=0, second=0) - timedelta(days)
+            value = (then if then <= now else then - timedelta(1)).isoformat("T", "seconds")
         if match := re.fullmatch(r"now(?:-(\d{1,9})([a-z]*))?", value):
             count, unit = match.groups("")
             seconds = [n for word, n in SLURM_SECONDS.items() if word.startswith(unit)]
             if seconds:
                 return max(0, int(time.time()) - int(count or 0) * seconds[0])
-        if re.match(r"\d{4}-", value) is None:
+        if AGE.fullmatch(value):
             return max(0, int(time.time()) - super().convert(value, param, ctx))
         try:
             return max(0, int(datetime.fromisoformat(value).timestamp()))
         except (ValueError, OverflowError):
-            self.fail(f"{value!r} is no date; say e.g. 2026-11-20 or 2026-11-20T08:30", param, ctx)
+            self.fail(
+                f"{value!r} is no time; say e.g. 36h, 90d, 2026-11-20, 2026-11-20T08:30, "
+                "now-7days, today or yesterday",
+                param,
+                ctx,
+            )
+
+
+class States(Words):
+    """States of jobs, as Slurm names them, in any case."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        words = tuple(word.upper() for word in super().convert(value, param, ctx))
+        for word in words:
+            if word not in STATES:
+                close = get_close_matches(word, STATES, n=1)
+                meant = (
+                    f"Did you mean {close[0]}?" if close else f"Give {', '.join(sorted(STATES))}."
+                )
+                self.fail(f"no state of a job is named {word!r}. {meant}", param, ctx)
+        return words
 
 
 def layout_options(function: Function) -> Function:
@@ -103,7 +142,12 @@ def selection_options(*names: str) -> Callable[[Function], Function]:
     return options(
         *(
             click.option(
-                f"--{name}", f"{name}s", type=Words(), default=(), metavar="NAME,…", help=WHAT[name]
+                f"--{name}",
+                f"{name}s",
+                type=States() if name == "state" else Words(),
+                default=(),
+                metavar="NAME,…",
+                help=WHAT[name],
             )
             for name in names
         )
@@ -118,7 +162,7 @@ def since_option(default: str | None, text: str) -> Callable[[Function], Functio
         show_default=default is not None,
         metavar="TIME",
         help=f"{text}: 36h, 90d, 12w or 2y ago, from a date on, 2026-11-20T08:30, or as Slurm's"
-        " commands have it, now-7days or today.",
+        " commands have it, now-7days, today, noon or yesterday.",
     )
 
 

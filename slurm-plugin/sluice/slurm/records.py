@@ -62,6 +62,15 @@ RUNNING = frozenset({"CONFIGURING", "RUNNING"})
 HOLDING = frozenset({"COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED"})
 """States, besides those of running jobs, in which licences are held."""
 
+STATES = frozenset(
+    {
+        *(*ENDED, *RUNNING, *HOLDING, "PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD"),
+        *("SPECIAL_EXIT", "RESV_DEL_HOLD", "REVOKED", "LAUNCH_FAILED", "RECONFIG_FAIL"),
+        *("POWER_UP_NODE", "EXPEDITING"),
+    }
+)
+"""All of every version."""
+
 
 class QueuedJob(NamedTuple):
     """One job record of the controller: a job, a task of an array, or its tasks that wait.
