@@ -23,6 +23,7 @@ sys.path.append(str(Path(__file__).parents[1] / "lab"))
 
 from made_history import made_history
 from made_logs import MIB, MadeLog, appended
+from sacct_stand_in import write_sacct
 
 from sluice.history_db.store import Store
 from sluice.ingest.workers import start_from_a_clean_process
@@ -69,12 +70,7 @@ def run_jobs(place: Path, first: int, count: int) -> None:
 def site(place: Path) -> Path:
     (place / "bin").mkdir()
     (place / "logs").mkdir()
-    sacct = place / "bin" / "sacct"
-    sacct.write_text(
-        f'#!/bin/sh\ncase "$*" in --helpformat) echo {" ".join(FIELDS)};;\n'
-        f"*) cat {place}/said;; esac\n"
-    )
-    sacct.chmod(0o755)
+    write_sacct(place / "bin", place / "said")
     os.environ["PATH"] = f"{place}/bin:{os.environ['PATH']}"
     config = place / "sluice.conf"
     config.write_text(

@@ -75,8 +75,8 @@ def site(tmp_path):
 def test_a_sweep_of_one_name_within_a_second_is_told_apart_by_its_lines(site):
     site.record("sbatch -n 8 run.sh a", tasks=8, script="#!/bin/sh\nsrun a\n")
     site.record("sbatch --wrap=set -e\nb | c", script="#!/bin/sh\nset -e\nb | c\n")
-    site.job(12, "sbatch --wrap=set -e\nb | c")
     site.job(11, "sbatch -n 8 run.sh a")
+    site.job(12, "sbatch --wrap=set -e\nb | c")
     assert site.ingest() == 2
     assert site.jobs() == {1: 11, 2: 12}
     assert site.ingest() == 0

@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 from made_history import made_history
 from made_logs import MIB, MadeLog, appended
+from sacct_stand_in import write_sacct
 
 from sluice.cli.main import main
 from sluice.history_db.records import Bundle as StoredBundle
@@ -86,12 +87,7 @@ def site(tmp_path, monkeypatch) -> Site:
     tools.mkdir()
     (tmp_path / "logs").mkdir()
     (tmp_path / "said").write_text("|".join(FIELDS) + "\n")
-    sacct = tools / "sacct"
-    sacct.write_text(
-        f'#!/bin/sh\ncase "$*" in --helpformat) echo {" ".join(FIELDS)};;\n'
-        f"*) cat {tmp_path}/said;; esac\n"
-    )
-    sacct.chmod(0o755)
+    sacct = write_sacct(tools, tmp_path / "said")
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     monkeypatch.setenv("TZ", "UTC")
     config = tmp_path / "sluice.conf"

@@ -15,6 +15,7 @@ import pytest
 from arriving_logs import END, JOB, ME, START
 from click.testing import CliRunner
 from made_logs import MadeLog
+from sacct_stand_in import write_sacct
 from test_ingest import NOBODY
 
 from sluice.cli.main import main
@@ -271,12 +272,7 @@ def site(tmp_path, monkeypatch):
     tools.mkdir()
     fields = ("JobIDRaw", "Cluster", "JobName", "User", "UID", "Start", "End", "State", "NNodes")
     said.write_text("|".join(fields) + "\n")
-    (tools / "sacct").write_text(
-        "#!/bin/sh\n"
-        f'case "$*" in --helpformat) echo {" ".join(fields)};;\n'
-        f"*--format\\ JobIDRaw,Cluster,JobName,User,UID,*) cat {said};; *) exit 1;; esac\n"
-    )
-    (tools / "sacct").chmod(0o755)
+    write_sacct(tools, said)
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     monkeypatch.setenv("SLUICE_HISTORY", str(tmp_path / "h.db"))
 

@@ -85,6 +85,30 @@ def test_a_directory_is_searched_and_everything_in_it_accounted_for(sluice, logs
         assert len(store.quarantined()) == 5
 
 
+def test_a_directory_without_a_log_is_an_error(sluice, tmp_path):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "README").write_text("none yet")
+    result = sluice("history", "ingest", tmp_path / "logs")
+    assert result.exit_code == 1
+    assert f"no log in {tmp_path}/logs" in result.stderr
+
+
+def test_no_reason_is_a_success(sluice, logs):
+    """The library shows errno where nothing set it."""
+    (logs / "short.darshan").write_bytes(SMALL.read_bytes()[:300])
+    result = sluice("history", "ingest", logs)
+    assert "header" in result.stderr
+    assert "Success" not in result.stderr
+
+
+def test_forged_lines_are_named_with_the_command_that_is_safe(sluice):
+    text = "JobID|UID|JobName\n9|1666|x\n7|1000|y\n"
+    result = sluice("history", "ingest", "--sacct", "-", stdin=text)
+    assert result.exit_code == 1
+    assert "job 7 comes after job 9" in result.stderr
+    assert "--delimiter=" in result.stderr
+
+
 def test_a_second_run_adds_nothing_and_says_so(sluice, logs, history):
     sluice("history", "ingest", logs)
     with Store(history) as store:

@@ -252,3 +252,23 @@ def test_numbers_that_no_job_can_have_are_not_known(tmp_path):
     assert np.isnan(trace.submit).all()
     assert np.isnan(trace.runtime).all()
     assert set(trace.slots.tolist()) == {-1}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.csv", "job_id,submit,nodes,runtime\n1,0,4K,60\n2,10,1.17K,60\n3,20,2e1,60\n"),
+        (
+            "a.txt",
+            "JobID|JobName|AllocNodes|Submit|Start|End\n"
+            + "".join(
+                f"{job}|a|{nodes}|2026-03-01T10:00:0{job}|2026-03-01T10:01:00|2026-03-01T10:02:00\n"
+                for job, nodes in ((1, "4K"), (2, "1.17K"), (3, "20"))
+            ),
+        ),
+    ],
+)
+def test_numbers_of_nodes_are_read_as_slurm_shortens_them(tmp_path, name, text):
+    path = tmp_path / name
+    path.write_text(text)
+    assert read_trace(path).slots.tolist() == [4096, 1198, 20]

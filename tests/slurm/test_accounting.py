@@ -18,7 +18,7 @@ from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.record import Record
 from sluice.slurm.drainer import decision_of
-from sluice.slurm.follower import join_late
+from sluice.slurm.follower import Follower, join_late
 from sluice.slurm.ledger import HOPE
 from sluice.slurm.records import ENDED
 
@@ -101,6 +101,55 @@ def test_records_of_a_real_controller_find_their_jobs_by_what_sacct_prints(slurm
     writer = next(job for job in jobs if job.job_id == submitted[-1])
     assert writer.write_bytes >= WRITTEN
     assert {job.name for job in jobs} == {"sweep", "söme|näme\nof it"}
+
+
+FORGED = (
+    "|0||\n"
+    "4711|4711|lab|cfd|alice|1000|proj|main|normal|1764000000|1764000010|1764003610|COMPLETED|0:0|"
+    "64||256|120|sbatch cfd.sh|0||\n"
+    "4711.0|4711.0|lab|cfd|||proj|||1764000000|1764000010|1764003610|COMPLETED|0:0|64|256|256||"
+    "srun ./cfd|0|fs/disk=1|fs/disk=900000000000000\n"
+    "4712|4712|lab|cfd|alice|1000|proj|main|normal|1764000000|1764000010|1764003610|COMPLETED|0:0|"
+    "64||256|120|sbatch cfd.sh"
+)
+"""Rows of another user's jobs, in the order of the fields in which Sluice asked once."""
+WRITTEN_BY_USERS = (
+    *("comment", "job-name", "wckey", "account", "chdir", "output", "error", "input", "export"),
+    *("mail-user", "container", "mcs-label", "extra", "nodelist", "constraint", "licenses", "gres"),
+)
+
+
+def test_no_text_that_users_write_makes_a_job(slurm, tmp_path, monkeypatch):
+    """With each option that takes a text: Slurm stores some, and refuses others."""
+    submitted = []
+    for option in WRITTEN_BY_USERS:
+        words = (
+            "sbatch",
+            "--parsable",
+            "--output=/dev/null",
+            f"--{option}={FORGED}",
+            "--wrap=true",
+        )
+        done = slurm.run(*words, check=False)
+        submitted += [int(done.stdout)] if done.returncode == 0 else []
+    for job in submitted:  # those that cannot start
+        slurm.run("scontrol", "update", f"jobid={job}", f"comment={FORGED}", check=False)
+        slurm.run("scancel", "--state=PENDING", str(job), check=False)
+    wait_until_accounted(slurm, submitted)
+    for name, value in slurm.client_environment().items():
+        monkeypatch.setenv(name, value)
+    said: list[str] = []
+    follower = Follower((), workers=1, now=time.time(), report=said.append)
+    with Store(tmp_path / "history.db", create=True) as store:
+        follower.ask_sacct(store, time.time())
+        jobs = {job.job_id: job for job in store.all_jobs()}
+    assert len(submitted) > len(WRITTEN_BY_USERS) / 2
+    assert jobs.keys() >= set(submitted)
+    assert not jobs.keys() & {4711, 4712}
+    assert {job.uid for job in jobs.values()} == {os.geteuid()}
+    assert {job.name for job in jobs.values()} >= {FORGED.strip("|"), "wrap"}
+    assert sum(FORGED in job.submit_line for job in jobs.values()) == len(submitted)
+    assert not said
 
 
 def test_the_controller_lives_when_users_are_added(slurm: AccountedSlurm) -> None:

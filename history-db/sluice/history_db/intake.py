@@ -59,10 +59,22 @@ def add_accounting(
     report: Callable[[int, str], None],
     join: Callable[[Sequence[Job]], int] | None = None,
 ) -> JobSummary:
-    """Add what sacct printed; `report` is told number and fault of each broken line.
+    """Add what a file has of sacct; as add_jobs. Raises SacctError when there is no heading."""
+    jobs = parse_sacct(lines, zone=zone, cluster=cluster, name=name)
+    return add_jobs(store, jobs, report=report, join=join)
+
+
+def add_jobs(
+    store: Store,
+    jobs: Iterable[Job | BrokenLine],
+    *,
+    report: Callable[[int, str], None],
+    join: Callable[[Sequence[Job]], int] | None = None,
+) -> JobSummary:
+    """Add jobs of the accounting; `report` is told number and fault of each broken line.
 
     `join` gets the jobs, some at a time, and returns to how many of them it gave a decision.
-    Raises SacctError when there is no heading, HistoryError when it cannot be kept.
+    Raises SacctError of the text, HistoryError when it cannot be kept.
     """
     summary = JobSummary()
 
@@ -74,7 +86,7 @@ def add_accounting(
         summary.joined += join(batch) if join else 0
 
     batch: list[Job] = []
-    for item in parse_sacct(lines, zone=zone, cluster=cluster, name=name):
+    for item in jobs:
         if isinstance(item, BrokenLine):
             summary.broken += 1
             report(item.number, item.reason)

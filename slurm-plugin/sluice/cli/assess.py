@@ -78,7 +78,8 @@ def command(
 
     \b
         sluice history ingest /var/log/darshan
-        sacct -aPS now-30days -o ALL | sluice history ingest --sacct -
+        sacct -aPS now-30days -o ALL --delimiter="|$(cat /proc/sys/kernel/random/uuid)|" |
+            sluice history ingest --sacct -
         sluice site assess --bandwidth 200G
     """
     from sluice.interference.assess import assess

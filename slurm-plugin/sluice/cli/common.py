@@ -317,7 +317,7 @@ def bounded_lines(file: TextIO, name: str) -> Iterator[str]:
                 )
             yield line
     except OSError as error:  # without a file name where reading fails
-        raise CommandError(f"{name}: {error.strerror}") from error
+        raise CommandError(f"{name}: {error.strerror or error}") from error
 
 
 # Printing

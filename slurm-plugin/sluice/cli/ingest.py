@@ -111,7 +111,8 @@ CHANGED = 1  # exit code when something could not be read
     "--sacct",
     type=click.File(errors="replace"),
     metavar="FILE",
-    help="What `sacct --parsable2` printed, any fields in any order; - for stdin.",
+    help="What `sacct --parsable2` printed, any fields in any order, best with a random "
+    "--delimiter; - for stdin.",
 )
 @click.option(
     "--time-zone",
@@ -202,17 +203,22 @@ def command(
 
     \b
         sluice history ingest /var/log/darshan
-        sacct --parsable2 --allusers --starttime now-2days --format ALL |
-            sluice history ingest --sacct -
+        sacct --parsable2 --delimiter="|$(cat /proc/sys/kernel/random/uuid)|" --allusers \\
+            --starttime now-2days --format ALL | sluice history ingest --sacct -
         sluice history ingest tests/data/darshan --labels tests/data/darshan/index.csv
         lctl get_param obdfilter.*.job_stats mdt.*.job_stats | sluice history ingest --job-stats -
         sluice history ingest --follow /var/log/darshan
+
+    sacct escapes nothing, and users write names, comments and submit lines. With a --delimiter that
+    no user can know, none of these passes for a row; without it, lines that may be of a user's
+    making are skipped and named.
 
     What is named like this is trusted as a whole. With --follow, any user may have put a log
     there: it counts only if the file's owner, the user inside and the job's user agree and its
     times lie within the job. A log whose job is not accounted for yet waits.
 
-    Exit code: 0 all is well, 1 something could not be read (it is named), 2 wrong usage.
+    Exit code: 0 all is well, 1 something could not be read (it is named) or there is no log,
+    2 wrong usage.
     """
     if not paths and not (sacct or labels or job_stats):
         raise click.UsageError(
@@ -237,7 +243,11 @@ def command(
         _print(logs, jobs, stats, marked, time_zone, offset)
         if paths:
             click.echo(_last_line(logs))
-    if logs.quarantined or logs.unlisted or (jobs is not None and jobs.broken):
+    is_empty = bool(paths) and not (logs.read or logs.known or logs.quarantined)
+    if is_empty and not logs.unlisted:
+        places = ", ".join(map(str, paths))
+        click.echo(one_line(f"sluice: no log in {places}: none is named *.darshan"), err=True)
+    if is_empty or logs.quarantined or logs.unlisted or (jobs is not None and jobs.broken):
         ctx.exit(CHANGED)
 
 
@@ -258,6 +268,7 @@ def _read_accounting(
     if file is None:
         return None
     from sluice.history_db.intake import add_accounting
+    from sluice.history_db.sacct import REMEDY
     from sluice.slurm.follower import join_late
 
     name = _name(file)
@@ -266,7 +277,7 @@ def _read_accounting(
     def report(number: int, reason: str) -> None:
         click.echo(one_line(f"{name}:{number}: skipped: {reason}"), err=True)
 
-    return add_accounting(
+    summary = add_accounting(
         store,
         bounded_lines(file, name),
         name=name,
@@ -275,6 +286,9 @@ def _read_accounting(
         report=report,
         join=join,
     )
+    if summary.broken:
+        click.echo(f"{name}: {REMEDY}, so that no text of a user can pass for a row", err=True)
+    return summary
 
 
 def _read_job_stats(store: Store, file: TextIO | None, form: str | None) -> JobStatsSummary | None:

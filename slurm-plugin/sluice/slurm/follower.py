@@ -8,13 +8,12 @@ with, and the record the line's hash.
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sluice.history_db.intake import add_accounting
-from sluice.history_db.sacct import SacctError
+from sluice.history_db.intake import add_jobs
+from sluice.history_db.sacct import SacctError, parse_answers
 from sluice.ingest.ingest import Tree, ingest_checked
 from sluice.interference.ranking import refresh
 from sluice.patterns.classifier import site_classifier
@@ -148,13 +147,10 @@ class Follower:
         """Take up the jobs that ran since the last time. Raises AccountingError, HistoryError."""
         is_late = now >= self._late + HOUR
         try:
-            text = accounting(int(self._asked - (LATE if is_late else OVERLAP)))
-            summary = add_accounting(
+            answers = accounting(int(self._asked - (LATE if is_late else OVERLAP)))
+            summary = add_jobs(
                 store,
-                io.StringIO(text),
-                name="sacct",
-                zone=None,
-                cluster="",
+                parse_answers(*answers),
                 report=lambda number, why: self._report(f"sacct:{number}: skipped: {why}"),
                 join=partial(join_late, store, now=now),
             )

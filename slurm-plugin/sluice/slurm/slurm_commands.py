@@ -10,12 +10,14 @@ from __future__ import annotations
 import os
 import pwd
 import re
+import secrets
 import subprocess
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sluice.history_db.sacct import TEXT_FIELDS, TYPED_FIELDS
 from sluice.slurm.records import (
     CommandFailedError,
     Controller,
@@ -29,12 +31,6 @@ if TYPE_CHECKING:
 
 TIMEOUT = 10.0  # seconds
 
-# Fields of `sacct`; older versions have not all of them.
-ACCOUNTING_FIELDS = (
-    *("JobIDRaw", "JobID", "Cluster", "JobName", "User", "UID", "Account", "Partition", "QOS"),
-    *("Submit", "Start", "End", "State", "ExitCode", "NNodes", "NTasks", "NCPUS"),
-    *("TimelimitRaw", "SubmitLine", "Restarts", "TRESUsageInTot", "TRESUsageOutTot"),
-)
 ACCOUNTING_TIMEOUT = 120.0  # seconds
 
 NO_VAL = 0xFFFFFFFE  # slurm.h: what stands for a number that is not set
@@ -322,18 +318,26 @@ def parse_preempting_qos(answer: str) -> list[str]:
     return sorted(name for name, _, preempted in rows if name and preempted)
 
 
-def accounting(since: int) -> str:
+def accounting(since: int) -> tuple[str, str]:
     """Return what sacct says of the jobs that were there since a time in UTC seconds.
 
-    Lines of steps too: only they tell what was read and written.
+    The first answer has TYPED_FIELDS, also of steps: only they tell what was read and written. The
+    second has TEXT_FIELDS, apart by a word that no user can have written: sacct escapes nothing.
+    Its JSON would; but without the UID, and without the submit line before 23.02.
     """
     known = run("sacct", "--helpformat").split()
-    return run(
-        *("sacct", "--parsable2", "--allusers", "--duplicates", "--allclusters"),
-        *("--starttime", time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(since))),
-        *("--format", ",".join(field for field in ACCOUNTING_FIELDS if field in known)),
-        timeout=ACCOUNTING_TIMEOUT,
-    )
+    start = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(since))
+
+    def ask(fields: Sequence[str], *options: str) -> str:
+        return run(
+            *("sacct", "--parsable2", "--allusers", "--duplicates", "--allclusters", *options),
+            *("--starttime", start),
+            *("--format", ",".join(field for field in fields if field in known)),
+            timeout=ACCOUNTING_TIMEOUT,
+        )
+
+    typed = ask(TYPED_FIELDS)
+    return typed, ask(TEXT_FIELDS, "--allocations", "--delimiter", f"|{secrets.token_hex(16)}|")
 
 
 def slurmctld_version() -> str:

@@ -20,7 +20,7 @@ import numpy as np
 
 from sluice.history_db.errors import HistoryError
 from sluice.history_db.records import Job
-from sluice.history_db.sacct import BrokenLine, SacctError, parse_sacct
+from sluice.history_db.sacct import BrokenLine, SacctError, count_of, parse_sacct
 from sluice.history_db.store import Store
 from sluice.sim.engine import TraceError
 from sluice.sim.trace.jobs import BadLine, JobEnd, Trace, codes, read_swf
@@ -129,7 +129,7 @@ def read_sacct(
     jobs: list[Job] = []
     bad: list[BadLine] = []
     try:
-        for one in parse_sacct(text.splitlines(), name=name):
+        for one in parse_sacct(text.split("\n"), name=name, is_trace=True):
             if isinstance(one, BrokenLine):
                 bad.append(BadLine(one.number, one.reason))
             else:
@@ -280,11 +280,15 @@ def _trace(
     def words(key: str) -> list[str | None]:
         return [row[place[key]].strip() for row in rows] if key in place else [None] * len(rows)
 
+    def counts(key: str) -> NDArray[np.float64]:
+        shortened = [count_of(word) for word in words(key)]
+        return np.where(np.isnan(numbers(key)), _column(shortened), numbers(key))
+
     def numbers(key: str) -> NDArray[np.float64]:
         return np.array([_number(word) for word in words(key)], np.float64)
 
     start, end = numbers("start"), numbers("end")
-    slots = np.nan_to_num(numbers("slots"), nan=-1.0)
+    slots = np.nan_to_num(counts("slots"), nan=-1.0)
     ids = numbers("job")
     users, user_names = codes(words("user"))
     accounts, account_names = codes(words("account"))
