@@ -24,6 +24,7 @@ import contextlib
 import os
 import pwd
 import random
+import re
 import shlex
 import shutil
 import signal
@@ -68,6 +69,29 @@ BASE_SETTINGS = {
     "KillWait": "2",
     "PropagateResourceLimits": "NONE",
 }
+
+
+# What Slurm's commands say of a wait or of a race, each in the words of several releases: whether
+# they do is a matter of the machine's load.
+WAITING = re.compile(
+    r"^(?:srun|salloc|sbatch): (?:"
+    r"(?:Job|job)(?: \S+)? step creation (?:temporarily|still) disabled, retrying.*"
+    r"|Step created for .*"
+    r"|Pending job allocation \d+"
+    r"|job \d+ (?:queued and waiting for resources|has been allocated resources)"
+    r"|Waiting for resource configuration"
+    r"|Nodes \S+ are ready for job"
+    r"|Job allocation \d+ has been revoked\."
+    r"|(?:error: )?Slurm controller not responding, sleeping and retrying\.?"
+    r"|error: .*(?:, |; )retrying\b.*"
+    r")\n",
+    re.MULTILINE,
+)
+
+
+def without_waiting(text: str) -> str:
+    """Return what a command or a job printed without what Slurm adds where it had to wait."""
+    return WAITING.sub("", text)
 
 
 class PrivateSlurmError(Exception):
@@ -193,6 +217,7 @@ class PrivateSlurm(UpAndDown):
     ) -> subprocess.CompletedProcess[str]:
         """Run a client command against this cluster, never longer than timeout.
 
+        What it says of a wait is taken out of its standard error.
         Raises PrivateSlurmError with both outputs when check is set and the
         command fails, subprocess.TimeoutExpired when it hangs.
         """
@@ -212,6 +237,7 @@ class PrivateSlurm(UpAndDown):
                 f"{shlex.join(str(word) for word in command)} ended with {done.returncode}\n"
                 f"{done.stdout}{done.stderr}"
             )
+        done.stderr = without_waiting(done.stderr)
         return done
 
     def client_environment(self) -> dict[str, str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from other_owner import kill, other_owner
-from private_slurm import PrivateSlurm, PrivateSlurmError
+from private_slurm import PrivateSlurm, PrivateSlurmError, without_waiting
 from sluiced import wait_for
 
 pytestmark = pytest.mark.slurm
@@ -73,3 +73,20 @@ def test_a_crashed_controller_comes_back_with_its_jobs(lab_directory: Path) -> N
         assert not slurm.controller_alive()
         slurm.start_controller()
         assert slurm.job(job)["Comment"] == "kept"
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        "srun: Job 7 step creation temporarily disabled, retrying (Requested nodes are busy)\n",
+        "srun: Job 7 step creation still disabled, retrying (Requested nodes are busy)\n",
+        "srun: Job step creation temporarily disabled, retrying (Requested nodes are busy)\n",
+        "srun: Step created for job 7\nsrun: Step created for StepId=7.0\n",
+        "srun: job 7 queued and waiting for resources\nsrun: job 7 has been allocated resources\n",
+        "salloc: Pending job allocation 7\nsalloc: Nodes n[1-2] are ready for job\n",
+        "salloc: Job allocation 7 has been revoked.\n",
+    ],
+)
+def test_what_slurm_says_of_a_wait_is_no_part_of_what_was_printed(added: str) -> None:
+    said = "srun: error: n1: task 0: Exited with exit code 3\nout\nsrun: Sluice: no page\n"
+    assert without_waiting(added + said + added) == said

@@ -52,9 +52,6 @@ VARYING = re.compile(
     re.MULTILINE,
 )
 
-# salloc prints this or not, as its own signal handler wins or loses a race.
-RACE = re.compile(r"^salloc: Job allocation \d+ has been revoked\.\n", re.MULTILINE)
-
 
 @dataclass(frozen=True)
 class Seen:
@@ -68,7 +65,7 @@ class Seen:
 
 def normal(text: str, slurm: PrivateSlurm) -> str:
     """The text without what differs between any two clusters."""
-    return VARYING.sub("#", RACE.sub("", text).replace(str(slurm.directory), "DIR"))
+    return VARYING.sub("#", text.replace(str(slurm.directory), "DIR"))
 
 
 def transcript(slurm: PrivateSlurm, commands: tuple[tuple[str, ...], ...]) -> list[Seen]:

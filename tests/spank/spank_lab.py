@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from compile_c import BUILD
-from private_slurm import PrivateSlurm
+from private_slurm import PrivateSlurm, without_waiting
 
 PLUGIN = BUILD / "plugins" / "spank_sluice.so"
 NAMES = ("SLUICE_LANE", "SLUICE_TARGETS", "SLUICE_DIR", "SLUICE_JOB_ID")
@@ -19,14 +19,9 @@ OTHER_USER = 65534  # nobody
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="becomes other users")
 
 
-WAITS = ("srun: Job step creation temporarily disabled", "srun: Step created for")
-"""What srun says where the script's last step still has the CPU."""
-
-
 def printed(output: Path) -> str:
-    """Return what a job wrote, without the lines by which srun waits."""
-    lines = output.read_text().splitlines(keepends=True)
-    return "".join(line for line in lines if not line.startswith(WAITS))
+    """Return what a job wrote, without the lines by which Slurm waits."""
+    return without_waiting(output.read_text())
 
 
 @dataclass

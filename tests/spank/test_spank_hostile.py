@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from spank_lab import OTHER_USER, Lab, needs_root, variables
+from spank_lab import OTHER_USER, Lab, needs_root, printed, variables
 
 pytestmark = pytest.mark.slurm
 
@@ -267,5 +267,5 @@ def test_an_ordinary_user_submits_runs_and_gets_his_directory(lab: Lab) -> None:
         "--wrap=env; srun env",
     )
     step = variables(lab.slurm.run(*become(OTHER_USER), "srun", HOLDING, "env").stdout)
-    for values in (variables(output.read_text()), step):
+    for values in (variables(printed(output)), step):
         assert Path(values["SLUICE_DIR"]).stat().st_uid == OTHER_USER

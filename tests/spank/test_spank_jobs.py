@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from spank_lab import Lab, variables
+from spank_lab import Lab, printed, variables
 
 pytestmark = pytest.mark.slurm
 
@@ -61,10 +61,10 @@ def test_an_srun_that_joins_by_the_jobs_id_finds_its_directory(lab: Lab) -> None
     job = lab.slurm.submit(
         HOLDING, f"--output={output}", "--wrap=printenv SLUICE_DIR; while sleep 0.1; do :; done"
     )
-    lab.wait_for(lambda: output.read_text() != "")
+    lab.wait_for(lambda: printed(output) != "")
     joined = lab.srun(f"--jobid={job}", "--overlap", "printenv", "SLUICE_DIR").stdout
     lab.slurm.run("scancel", str(job))
-    assert joined == output.read_text().splitlines(keepends=True)[0]
+    assert joined == printed(output).splitlines(keepends=True)[0]
     name = f"alone-{job}"
     lab.slurm.run("salloc", "-Q", "--no-shell", f"--job-name={name}", HOLDING)
     held = lab.slurm.run("squeue", "-h", f"--name={name}", "-o%i").stdout.strip()
@@ -87,7 +87,7 @@ def test_each_task_of_an_array_has_a_directory_of_its_own(lab: Lab) -> None:
         f"-o{output}",
         "--wrap=env",
     )
-    lines = output.read_text().splitlines()
+    lines = printed(output).splitlines()
     directories = {line for line in lines if line.startswith("SLUICE_DIR=")}
     assert len(directories) == 3
     assert all(Path(line.split("=")[1]).is_dir() for line in directories)
@@ -104,7 +104,7 @@ def test_all_components_of_a_heterogeneous_job_use_the_leaders_directory(lab: La
     )
     output = lab.output()
     lab.slurm.run("sbatch", "--wait", f"--output={output}", script, timeout=90)
-    batch, both, second = output.read_text().split("---\n")
+    batch, both, second = printed(output).split("---\n")
     values = variables(batch)
     check_grant(lab, values, "sl0", 4)
     assert both.count(f"SLUICE_DIR={values['SLUICE_DIR']}\n") == 2
@@ -149,7 +149,7 @@ def test_the_lane_is_the_one_held_at_the_start_and_not_at_submission(lab: Lab) -
     lab.slurm.run("scontrol", "update", f"jobid={job}", "licenses=sl1_flush")
     lab.slurm.run("scontrol", "release", str(job))
     lab.slurm.wait_for_job(job, "COMPLETED")
-    check_grant(lab, variables(output.read_text()), "sl1", 2)
+    check_grant(lab, variables(printed(output)), "sl1", 2)
 
 
 def test_a_job_that_lost_its_token_while_it_waited_gets_nothing(lab: Lab) -> None:
@@ -158,7 +158,7 @@ def test_a_job_that_lost_its_token_while_it_waited_gets_nothing(lab: Lab) -> Non
     lab.slurm.run("scontrol", "update", f"jobid={job}", "licenses=")
     lab.slurm.run("scontrol", "release", str(job))
     lab.slurm.wait_for_job(job, "COMPLETED")
-    assert variables(output.read_text()) == {}
+    assert variables(printed(output)) == {}
 
 
 def test_a_restarted_job_gets_a_new_directory_and_keeps_the_old_one(lab: Lab) -> None:
@@ -168,14 +168,14 @@ def test_a_restarted_job_gets_a_new_directory_and_keeps_the_old_one(lab: Lab) ->
         "--requeue", HOLDING, f"-o{output}", "--open-mode=append", "--wrap", body
     )
     lab.slurm.wait_for_job(job, "RUNNING")
-    lab.wait_for(lambda: len(output.read_text().splitlines()) == 1)
+    lab.wait_for(lambda: len(printed(output).splitlines()) == 1)
     lab.slurm.run("scontrol", "requeue", str(job))
     lab.slurm.wait_for_job(job, "PENDING")
     # slurmd refuses a credential made in the second in which it revoked the first
     time.sleep(2)
     lab.slurm.run("scontrol", "update", f"jobid={job}", "starttime=now")
     lab.slurm.wait_for_job(job, "COMPLETED")
-    first, second = [line for line in output.read_text().splitlines() if line.startswith("/")]
+    first, second = [line for line in printed(output).splitlines() if line.startswith("/")]
     assert first != second
     assert (Path(first) / "data").exists()
     assert (Path(second) / "data").exists()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import turns_daemons
 import turns_page
-from spank_lab import OTHER_USER, Lab, needs_root
+from spank_lab import OTHER_USER, Lab, needs_root, printed
 from turns_daemons import NOBODY, RATE, REPLY, REQUEST, Agent, Cluster, wait_for
 
 pytestmark = [pytest.mark.slurm, needs_root]
@@ -76,7 +76,7 @@ class Taken:
 
     def said(self, job: int) -> str:
         self.lab.slurm.wait_for_job(job, "COMPLETED", timeout=120)
-        return self.outputs[job].read_text()
+        return printed(self.outputs[job])
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from private_slurm import PrivateSlurm
-from spank_lab import OTHER_USER, PLUGIN, Lab, needs_root, variables
+from spank_lab import OTHER_USER, PLUGIN, Lab, needs_root, printed, variables
 
 pytestmark = pytest.mark.slurm
 
@@ -165,12 +165,12 @@ def test_a_controller_that_hangs_costs_the_job_its_directory_only(lab: Lab) -> N
         os.kill(pid, signal.SIGSTOP)
         try:
             gate.unlink()
-            lab.wait_for(lambda: output.read_text().endswith("end\n"))
+            lab.wait_for(lambda: printed(output).endswith("end\n"))
         finally:
             os.kill(pid, signal.SIGCONT)
         slurm.wait_for_job(job, "COMPLETED")
         assert "sluice: slurmctld does not say what job" in other.node_log()
-    assert variables(output.read_text()) == {}
+    assert variables(printed(output)) == {}
 
 
 def test_no_node_is_drained_by_many_short_jobs(lab: Lab) -> None:
