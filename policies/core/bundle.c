@@ -7,7 +7,7 @@
 #include "submission.h"
 
 _Static_assert(SLUICE_PROFILE_FIELD_COUNT % 2 == 1,
-	       "agreement pads exponent, argument_place argument_exponent");
+	       "agreement pads exponent, what follows it argument_exponent");
 
 static const double octaves_beyond = 2.0; /* a factor: one octave */
 static const double steepest = 4.0;	  /* no quantity grows faster than size^4 */
@@ -78,6 +78,9 @@ check_numbers (const struct sluice_application *a, struct sluice_error *err)
 	if (!(a->agreement >= 0.0f && a->agreement <= 1.0f))
 		return sluice_fail (err, "is borne out by %g of its runs",
 				    (double)a->agreement);
+	if (a->is_confirmed > 1)
+		return sluice_fail (err, "is confirmed %u times",
+				    (unsigned int)a->is_confirmed);
 	return sluice_profile_check (&a->profile, err);
 }
 

@@ -56,7 +56,8 @@ struct sluice_application {
 	double least;	 /* of the runs behind it, <= argument */
 	double greatest; /* >= argument */
 	float argument_exponent[SLUICE_PROFILE_FIELD_COUNT];
-	uint32_t argument_place;       /* from 1 to SLUICE_MAX_NUMBERS; 0: none */
+	uint16_t argument_place;       /* from 1 to SLUICE_MAX_NUMBERS; 0: none */
+	uint16_t is_confirmed;	       /* 1: system counters bear out what the logs claim */
 	struct sluice_profile profile; /* profile.confidence, profile.runs */
 };
 

@@ -971,7 +971,9 @@ judge_prediction (const struct sluice_prediction *prediction,
 	const struct sluice_profile *p = &prediction->profile;
 	if (prediction->evidence == SLUICE_EVIDENCE_IGNORED)
 		return SLUICE_REASON_IGNORED;
-	if (p->pattern == SLUICE_PATTERN_UNKNOWN && sluice_prediction_counts (prediction)
+	int is_unconfirmed = prediction->evidence == SLUICE_EVIDENCE_UNCONFIRMED;
+	int is_own = is_unconfirmed || sluice_prediction_counts (prediction);
+	if (p->pattern == SLUICE_PATTERN_UNKNOWN && is_own
 	    && (p->write_bytes >= 0.0 || p->read_bytes >= 0.0))
 		return SLUICE_REASON_VOLUME_ONLY;
 	if (prediction->evidence == SLUICE_EVIDENCE_NONE
@@ -979,13 +981,16 @@ judge_prediction (const struct sluice_prediction *prediction,
 		return SLUICE_REASON_UNKNOWN_JOB;
 	if (p->confidence < policy->min_confidence)
 		return SLUICE_REASON_LOW_CONFIDENCE;
-	if (!sluice_prediction_counts (prediction))
+	if (!is_own)
 		return SLUICE_REASON_OTHERS_ONLY;
 
 	int is_read = p->pattern == SLUICE_PATTERN_READ;
-	uint32_t insignificance = insignificance_of (p, prediction->klass, policy);
+	uint32_t insignificance
+	    = insignificance_of (p, sluice_class_of (p, policy), policy);
 	if (insignificance != SLUICE_REASON_NONE)
 		return insignificance;
+	if (is_unconfirmed)
+		return SLUICE_REASON_UNCONFIRMED;
 	/* Nobody measured how reads interfere, and a mixture without numbers or
 	 * an unknown share of I/O could be anything. */
 	int is_bare = p->pattern == SLUICE_PATTERN_MIXED

@@ -196,6 +196,15 @@ treat_as (const struct sluice_review *review, struct sluice_prediction *out)
 	out->application = review->number;
 }
 
+/* Any user can write logs of their own jobs. What no counter bears out is told, and counts
+ * neither for nor against anybody. */
+static void
+doubt (const struct finding *own, struct sluice_prediction *out)
+{
+	if (own->entry && !own->entry->is_confirmed)
+		out->evidence = SLUICE_EVIDENCE_UNCONFIRMED;
+}
+
 static void
 obey_review (const struct sluice_bundle *bundle, const struct sluice_submission *submission,
 	     int64_t now, struct sluice_prediction *out)
@@ -235,6 +244,7 @@ sluice_predict (const struct sluice_bundle *bundle,
 		else
 			confirm (&own, &others, out);
 	}
+	doubt (&own, out);
 	obey_review (bundle, submission, now, out);
 	if (sluice_prediction_counts (out))
 		out->klass = sluice_class_of (&out->profile, sluice_bundle_policy (bundle));

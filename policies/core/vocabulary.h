@@ -105,7 +105,8 @@
 	   "a review says that it never waits for I/O reasons")                            \
 	X (KEPT_APART, "kept_apart", "a review keeps it apart from a job that runs")       \
 	X (LET_TOGETHER, "let_together",                                                   \
-	   "a review lets it run together with a job that runs, and it harms no other")
+	   "a review lets it run together with a job that runs, and it harms no other")    \
+	X (UNCONFIRMED, "unconfirmed", "no system counter confirms its I/O volume")
 
 /* X(NAME, json_name, sentence): what became of a decision in `enforce`. */
 #define SLUICE_GRANTS(X)                                                                   \
@@ -154,7 +155,9 @@
 	X (USER_ARGUMENTS, "user_arguments",                                               \
 	   "earlier runs with these arguments by this user")                               \
 	X (REVIEW, "review", "a review says how to treat it")                              \
-	X (IGNORED, "ignored", "earlier runs, which a review says do not count")
+	X (IGNORED, "ignored", "earlier runs, which a review says do not count")           \
+	X (UNCONFIRMED, "unconfirmed",                                                     \
+	   "earlier runs by this user, whose I/O no system counter confirms")
 
 /* X(NAME, json_name, sentence): what an administrator may rule on programs. */
 #define SLUICE_RULINGS(X)                                                                  \

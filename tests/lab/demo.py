@@ -33,6 +33,7 @@ from pathlib import Path
 
 import demo_enforce
 import demo_turns
+from counted import count_what_logs_claim
 from measured_programs import MeasurementError
 from private_slurm import PrivateSlurm, PrivateSlurmError
 from rich.console import Console
@@ -216,6 +217,7 @@ def run(place: Path, svg: Path | None) -> None:
 
     say("1. Learn: Darshan logs and accounting into the history, models out of it")
     sluice(place, "history", "ingest", select_logs(place), "--sacct", LOGS / "sacct-parsable2.txt")
+    count_what_logs_claim(place / "history.db")
     sluice(place, "model", "train")
     sluice(place, "model", "publish")
 

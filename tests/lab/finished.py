@@ -30,5 +30,6 @@ def finished_job(profile: Profile, *, number: int = 1, **changes: Any) -> Finish
         "start": start,
         "end": start + 600,
         "profile": profile,
+        "is_confirmed": True,
     }
     return FinishedJob(**{**values, **changes})

@@ -162,7 +162,17 @@ def _run(
     start = submit + int(random.integers(5, 3600))
     end = start + int(profile.numbers["runtime_seconds"]) + 1
     job = _job(application, number, size, changed=changed)
-    job = replace(job, submit=submit, start=start, end=end)
+    numbers = profile.numbers
+    io_seconds = numbers["io_share"] * numbers["runtime_seconds"]
+    job = replace(
+        job,
+        submit=submit,
+        start=start,
+        end=end,
+        write_bytes=int(numbers["write_bytes"]),
+        read_bytes=int(numbers["read_bytes"]),
+        metadata_operations=int(numbers["metadata_rate"] * io_seconds),
+    )
     return MadeRun(situation, job, _log(job, number, size), profile)
 
 

@@ -206,7 +206,7 @@ LEAF = lib.SLUICE_LEAF_NODE
     ("content", "says"),
     [
         (patched_header("kind", "<I", 2), "kind is 2"),
-        (patched_header("version", "<I", 99), "version is 99, this Sluice reads 9"),
+        (patched_header("version", "<I", 99), "version is 99, this Sluice reads 10"),
         (patched_header("feature_hash", "<Q", 1), "another list of features"),
         (patched_header("section_table", "<I", 72), "fixed"),
         (patched_header("section_count", "<I", 33), "33 sections do not fit"),

@@ -185,6 +185,22 @@ def test_what_only_others_ran_is_reported_and_left_to_slurm(evidence):
     assert (decision.action, decision.reason) == ("abstain", "others_only")
 
 
+@pytest.mark.parametrize("evidence", ["user_name", "user_script"])
+@pytest.mark.parametrize("others", [{}, {"name": SUREST, "site": SUREST}])
+def test_what_no_counter_confirms_is_reported_and_affects_nobody(evidence, others):
+    own = replace(application({**STREAMING, "confidence": 0.6}, JOB, evidence), is_confirmed=False)
+    known = bundle(own, *(application(profile, JOB, kind) for kind, profile in others.items()))
+    found = known.predict(JOB)
+    assert (found.evidence, found.application, found.klass) == ("unconfirmed", own.id, "none")
+    assert not core.counts(found)
+    sure = replace(own, profile={**STREAMING, "confidence": 0.9})
+    alongside = Situation(bundle(sure), snapshot(corunner(1, FLUSHING)))
+    record = decide(alongside, CONFIG, JOB, NOW)
+    assert (record.decision.action, record.decision.reason) == ("abstain", "unconfirmed")
+    tiny = Situation(bundle(replace(own, profile=TINY)), snapshot(corunner(1, FLUSHING)))
+    assert decide(tiny, CONFIG, JOB, NOW).decision.action == "leave"
+
+
 def test_what_many_own_runs_leave_open_is_not_settled_by_others():
     for runs, evidence in ((9, "confirmed"), (10, "user_name")):
         unsure = {**FLUSHING, "confidence": 0.4, "runs": runs}

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from counted import count_what_logs_claim
 from finished import finished_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -327,6 +328,7 @@ def trained(tmp_path_factory):
         ).exit_code
         == 0
     )
+    count_what_logs_claim(place / "history.db")
     result = run("model", "train", "--publish")
     assert result.exit_code == 0, result.output
     return place

@@ -65,7 +65,7 @@ def by_arguments(evidence: str, jobs: Sequence[FinishedJob]) -> dict[int, list[F
     Jobs without a script are told by their name, others by the script alone.
     """
     groups: dict[int, list[FinishedJob]] = defaultdict(list)
-    if evidence not in {"user_script", "user_name"}:
+    if evidence not in OF_USERS:
         return groups
     for job in jobs:
         if job.arguments is None or bool(job.script_signature) != (evidence == "user_script"):
@@ -159,12 +159,14 @@ def arguments_text(job: FinishedJob) -> str:
     return f" with {', '.join(numbers)}" if numbers else f" with {job.arguments.hash:016x}"
 
 
+OF_USERS = ("user_script", "user_name")
 USER_ARGUMENTS, BY_ARGUMENTS = "user_arguments", "user_script"
 MAX_ARGUMENTS = 16  # sets of them that one key may have entries for, the commonest
 NO_SLOPES: Mapping[str, float] = {}
 KEPT_LOGS = 20  # listed behind an entry; the newest
 MIN_SIZED_RUNS = 3  # of about one size, for it to have an entry of its own
 MAX_SIZED = 8  # entries for sizes that one key may have
+ENOUGH_CONFIRMED = 3  # runs, from which those that nothing confirms are left out
 DIFFERENT = 1.0  # octaves by which a size's chunk or bytes must be off to need its own
 
 
@@ -184,6 +186,8 @@ class Learned:
     """How numbers of the profile follow a number among the arguments."""
     agreement: float = 0.0
     """Of a user's own runs, those without a trace of I/O too: the share that has its pattern."""
+    is_confirmed: bool = False
+    """It rests on runs alone whose I/O system counters bear out."""
 
 
 def learn_applications(
@@ -230,13 +234,16 @@ def entries_under(
     """
     number, key = place
     level = LEVELS[number]
-    known = latest(level, jobs)
+    confirmed = [job for job in jobs if job.is_confirmed]
+    is_confirmed = len(confirmed) >= min(ENOUGH_CONFIRMED, len(jobs))
+    known = latest(level, confirmed if is_confirmed else jobs)
     # who predicted wrongly lately is not believed, whatever the runs before let expect
     pairs = ((job.predicted, job.profile) for job in known) if level.witness is None else ()
     reliability = reliability_of(pairs)
     for entry in _entries(level, key, known, list(silent), expectations or Expectations()):
         profile = _calibrated(entry, calibration)
-        yield replace(entry, profile=replace(profile, confidence=profile.confidence * reliability))
+        profile = replace(profile, confidence=profile.confidence * reliability)
+        yield replace(entry, profile=profile, is_confirmed=is_confirmed)
 
 
 def numbered(entries: Iterable[Learned], first_id: int = 1) -> tuple[Learned, ...]:
@@ -244,6 +251,16 @@ def numbered(entries: Iterable[Learned], first_id: int = 1) -> tuple[Learned, ..
     return tuple(
         replace(entry, application=replace(entry.application, id=number))
         for number, entry in enumerate(entries, first_id)
+    )
+
+
+def unconfirmed(table: Iterable[Learned]) -> int:
+    """Count the predictions by users' own runs that matter and that no counter confirms."""
+    return sum(
+        not entry.is_confirmed
+        and entry.application.evidence in {*OF_USERS, USER_ARGUMENTS}
+        and entry.profile.pattern not in {core.UNKNOWN, "none"}
+        for entry in table
     )
 
 

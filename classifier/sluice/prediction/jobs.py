@@ -24,7 +24,7 @@ from sluice.darshan.features import (
     SIGNIFICANT_BYTES,
 )
 from sluice.history_db.records import Profile, program_name
-from sluice.ingest.trust import by_job
+from sluice.ingest.trust import bears_out, by_job, is_of_job
 from sluice.patterns.job_profile import heatmap_of, profile_of
 from sluice.policies import core
 from sluice.policies.structs import View, new
@@ -149,6 +149,8 @@ class FinishedJob:
     """Cluster and job id of decisions on it; None: the accounting does not know the job."""
     predicted: Predicted | None = None
     """What was predicted of it when it was submitted; None: nothing, or nobody knows."""
+    is_confirmed: bool = False
+    """System counters bear out the I/O that the profile claims; see `bears_out`."""
 
     @property
     def size(self) -> float:
@@ -237,6 +239,7 @@ def _still_runs(job: Job | None, now: int) -> bool:
 def _job(runs: list[Run], submissions: Submissions) -> FinishedJob:
     first = min(runs, key=lambda run: (run.log.start or 0, run.log_id))
     start = first.log.start or 0
+    profile = profile_of(runs)
     return described(
         first.job,
         submissions,
@@ -246,7 +249,8 @@ def _job(runs: list[Run], submissions: Submissions) -> FinishedJob:
         processes=first.log.nprocs or 0,
         start=start,
         end=max(run.log.end or 0 for run in runs) or start,
-        profile=profile_of(runs),
+        profile=profile,
+        is_confirmed=first.job is not None and bears_out(first.job, profile),
         heatmap=heatmap_of(runs),
         targets=_targets(runs),
     )
@@ -268,6 +272,7 @@ def described(
     start: int,
     end: int,
     profile: Profile,
+    is_confirmed: bool,
     heatmap: bytes | None = None,
     targets: frozenset[int] | None = None,
 ) -> FinishedJob:
@@ -296,6 +301,7 @@ def described(
         user=(job.user if job else None) or "",
         decided_as=(job.cluster, job.submission_id) if job else None,
         predicted=submission.predicted if submission else None,
+        is_confirmed=is_confirmed,
     )
 
 
@@ -372,6 +378,7 @@ def _described(job: Job, submissions: Submissions) -> FinishedJob:
         start=job.start or 0,
         end=job.end or 0,
         profile=coarse_profile(job),
+        is_confirmed=is_of_job(job),
     )
 
 

@@ -43,8 +43,8 @@ class PastPrediction:
         return bool(self.prediction.profile.pattern == self.job.profile.pattern)
 
     @property
-    def counts(self) -> bool:
-        return core.counts(self.prediction)
+    def is_own(self) -> bool:
+        return core.is_own(self.prediction)
 
     @property
     def confidence(self) -> float:
@@ -114,7 +114,7 @@ def judge(items: Sequence[PastPrediction], earlier: Sequence[FinishedJob]) -> Sc
     threshold = core.default_config().policy.min_confidence
     right = np.array([item.is_right for item in items])
     confidence = np.array([item.confidence for item in items])
-    answered = (confidence >= threshold) & np.array([item.counts for item in items])
+    answered = (confidence >= threshold) & np.array([item.is_own for item in items])
     taken = [item for item, is_taken in zip(items, answered, strict=True) if is_taken]
     patterns = Counter(job.profile.pattern for job in earlier)
     commonest = max(sorted(patterns), key=lambda name: patterns[name], default=core.UNKNOWN)

@@ -24,7 +24,7 @@ from sluice.patterns.fit import SEED, fit_classifier, fit_regressor
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.bundle_writer import ArgumentLaw, BundleApplication, pack_bundle
-from sluice.prediction.applications import Learned, learn_applications, numbered
+from sluice.prediction.applications import Learned, learn_applications, numbered, unconfirmed
 from sluice.prediction.jobs import (
     LATEST_RUNS,
     application_of,
@@ -364,6 +364,7 @@ def _learned(entry: dict[str, Any]) -> Learned:
         law=_law(entry.get("law")),
         # nor this: runs of others do not count until the next training
         agreement=entry.get("agreement", 0.0),
+        is_confirmed=entry.get("is_confirmed", False),
     )
 
 
@@ -424,6 +425,7 @@ def fit(jobs: Sequence[FinishedJob], silent: Sequence[FinishedJob] = ()) -> Trai
             "since": min(job.submit for job in jobs),
             "until": max(job.end for job in jobs),
             "entries": len(model.table),
+            "unconfirmed": unconfirmed(model.table),
             "calibration": model.metrics["calibration"],
             "later_jobs": _later_jobs(jobs, judgement),
             "new_applications": asdict(judgement) if judgement else None,
@@ -512,6 +514,7 @@ def pack(
                 sizes=entry.sizes,
                 exponents=entry.exponents,
                 agreement=entry.agreement,
+                is_confirmed=entry.is_confirmed,
                 law=entry.law,
             )
             for entry in model.table

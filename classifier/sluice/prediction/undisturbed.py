@@ -467,17 +467,20 @@ def latest_undisturbed(
 def undisturbed(jobs: Sequence[FinishedJob]) -> list[FinishedJob]:
     """Return jobs with what they would have done alone; they come and go in the same order.
 
-    All that may have met have to be among them.
+    All that may have met have to be among them. What counters bear out was slowed down only by
+    what they bear out, too.
     """
     kinds = _kinds(jobs)
     runs = {i: run for i, job in enumerate(jobs) if (run := _io_run(i, job, kinds.get(i)))}
-    estimates = estimate(list(runs.values()))
-    return [
-        _alone(job, runs[i], estimates, place)
-        if (place := estimates.place.get(i)) is not None
-        else job
-        for i, job in enumerate(jobs)
-    ]
+    confirmed = {i: run for i, run in runs.items() if jobs[i].is_confirmed}
+    found = list(jobs)
+    for among, asked in ((runs, runs.keys() - confirmed.keys()), (confirmed, confirmed.keys())):
+        if not asked:
+            continue
+        estimates = estimate(list(among.values()))
+        for i in asked:
+            found[i] = _alone(jobs[i], runs[i], estimates, estimates.place[i])
+    return found
 
 
 def _kinds(jobs: Sequence[FinishedJob]) -> dict[int, Hashable]:

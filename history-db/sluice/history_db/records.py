@@ -80,7 +80,9 @@ class Profile:
     """Standard deviation of ln (value of the next run), by number; what is not there is unknown."""
 
 
-COUNT_MARGIN = 1.25  # by which a claim may exceed a count: samples miss the last seconds
+# By which a claim may exceed a count: Slurm takes no sample as a process ends, so the last burst
+# may be missing. A user may say twice as much by a hint, too.
+COUNT_MARGIN = 2.0
 COUNT_SLACK = 1 << 20  # bytes that need no count
 
 

@@ -167,6 +167,8 @@ class BundleApplication:
     """Share of the runs behind it that bear its pattern out."""
     law: ArgumentLaw | None = None
     """How the profile follows a number among the arguments; None: it does not."""
+    is_confirmed: bool = True
+    """System counters bear out what the runs behind it claim."""
 
 
 def pack_bundle(
@@ -197,6 +199,7 @@ def pack_bundle(
         row.id = application.id
         row.size = application.size
         row.agreement = application.agreement
+        row.is_confirmed = application.is_confirmed
         row.smallest, row.largest = application.sizes
         for name, exponent in application.exponents.items():
             row.exponent[FIELD_NAMES.index(name)] = exponent

@@ -364,6 +364,11 @@ def counts(prediction: View) -> bool:
     return bool(lib.sluice_prediction_counts(prediction.struct))
 
 
+def is_own(prediction: View) -> bool:
+    """Whether a prediction tells what the user's runs did, be they confirmed or not."""
+    return counts(prediction) or bool(prediction.evidence == "unconfirmed")
+
+
 def size_key(key: int, size: float) -> int:
     """Key of the entry for sizes of this octave; 0 if there is no key or no size."""
     return int(lib.sluice_application_size_key(key, size))

@@ -24,7 +24,7 @@ from sluice.cli.common import (
     show_json,
 )
 from sluice.cli.listing import add_up, progress
-from sluice.slurm.texts import one_line
+from sluice.slurm.texts import claims_text, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 
 LCTL_TIMEOUT = 5.0  # seconds
+CLAIMS_SHOWN, SHOWN = 30 * 86400, 3  # seconds, and jobs
 
 
 class Stopped(Exception):  # noqa: N818 - no error: somebody wants it to end
@@ -235,12 +236,16 @@ def command(
         marked = _read_labels(store, labels)
         add_up(store)
         offset = None if jobs is None else _clock_offset(store)
+        since = int(time.time()) - CLAIMS_SHOWN
+        claims = store.claims_beyond_counts(since=since, limit=SHOWN)
         coverage = store.coverage()
     if as_json:
         show_json({"coverage": asdict(coverage)} | _as_json(logs, jobs, stats, marked))
     else:
         click.echo(coverage_text(coverage))
         _print(logs, jobs, stats, marked, time_zone, offset)
+        if claims:
+            click.echo(claims_text(claims))
         if paths:
             click.echo(_last_line(logs))
     is_empty = bool(paths) and not (logs.read or logs.known or logs.quarantined)

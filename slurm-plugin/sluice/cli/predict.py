@@ -187,7 +187,7 @@ def _uid(user: str | None, files: Files) -> int:
 
 
 def _is_certain(facts: Facts) -> bool:
-    return bool(facts["profile"]["confidence"] >= facts["min_confidence"] and facts["counts"])
+    return bool(facts["profile"]["confidence"] >= facts["min_confidence"] and facts["is_own"])
 
 
 def _as_json(facts: Facts) -> Facts:
@@ -220,7 +220,7 @@ def _print(facts: Facts) -> None:
         click.echo("abstains: nothing is known of such a job")
     elif pattern == "unknown":
         click.echo(f"abstains: {core.sentence('reason', 'volume_only')}")
-    elif not facts["counts"]:
+    elif not facts["is_own"]:
         click.echo(
             f"abstains: the best guess would be {pattern}, "
             f"but {core.sentence('reason', 'others_only')}"

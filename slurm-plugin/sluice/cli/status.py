@@ -21,7 +21,15 @@ from sluice.cli.common import (
     show_table,
 )
 from sluice.cli.listing import selection_options, since_option
-from sluice.slurm.texts import NOTHING, amount_text, duration_text, one_line, share_text, time_text
+from sluice.slurm.texts import (
+    NOTHING,
+    UNCONFIRMED,
+    amount_text,
+    duration_text,
+    one_line,
+    share_text,
+    time_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -269,6 +277,8 @@ def _lines(found: Facts) -> Iterator[tuple[str, str]]:
     if found["logs_waiting"]:
         yield "", f"{found['logs_waiting']} logs wait for the accounting of their jobs"
     yield "model", _model(found["model"])
+    if found["model"] and (count := found["model"]["unconfirmed"]):
+        yield "", f"{count} {UNCONFIRMED}"
     if waiting := found["model_waiting"]:
         words = f"`sluice model diff {waiting}`, then `sluice model publish {waiting}`"
         yield "", f"model {waiting} waits until somebody puts it into use: {words}"

@@ -222,7 +222,7 @@ def predict(
     facts: Facts = {
         "min_confidence": loaded.policy.min_confidence,
         "evidence": prediction.evidence,
-        "counts": core.counts(prediction),
+        "is_own": core.is_own(prediction),
         "klass": prediction.klass,
         "application": prediction.application,
         "profile": prediction.profile.to_dict(),

@@ -26,6 +26,7 @@ from sluice.history_db.store import Store
 from sluice.ingest.workers import start_from_a_clean_process
 from sluice.interference.pairs import site_evidence
 from sluice.policies import core
+from sluice.prediction.applications import unconfirmed
 from sluice.prediction.renewal import (
     MIN_NEW,
     CurrentModel,
@@ -438,6 +439,7 @@ class Learner:
         self._published = (*key[:-1], service.stamp_of(path))
         self._status.facts["published"] = bundle.published_at
         self._status.facts["until"] = current.until
+        self._status.facts["unconfirmed"] = unconfirmed(current.model.table)
 
     def _interference_model(self, store: Store, now: int) -> SiteModel:
         made, model = self._interference

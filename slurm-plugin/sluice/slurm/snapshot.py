@@ -333,7 +333,8 @@ class Row:
             "klass": known.klass if known else "none",
             "expected_end": end,
             "identity": core.identity_of(self.submission) if self.submission else None,
-            "profile": known.profile if known else None,
+            # turns go by what jobs are predicted to write, too
+            "profile": known.profile if known and core.counts(known) else None,
         }
 
 

@@ -390,6 +390,7 @@ def learning_state(store: Store, history: Path, now: int) -> dict[str, Any]:
             "fitted": model.created,
             "jobs": model.metrics.get("jobs"),
             "until": until,
+            "unconfirmed": facts.get("unconfirmed", model.metrics.get("unconfirmed", 0)),
         },
         "model_waiting": store.model_waiting(),
         "published": store.published_at(),

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 NOTHING = "–"
 """What stands for a number that is not known."""
@@ -39,6 +39,25 @@ def bytes_text(count: float | None) -> str:
             return f"{_short(count)} {unit}"
         count /= 1024
     return f"{_short(count)} PiB"
+
+
+UNCONFIRMED = (
+    "predictions by users' own runs affect no job, as no system counter confirms their I/O"
+)
+COUNT = (
+    "JobAcctGatherType=jobacct_gather/linux in slurm.conf lets Slurm count; see "
+    "docs/guide/ingest.md#what-counters-confirm"
+)
+"""What to do about it."""
+
+
+def claims_text(claims: Sequence[tuple[int, float, int]]) -> str:
+    """Name jobs, with the bytes that their logs claim and those that Slurm counted."""
+    found = ", ".join(
+        f"job {job_id} ({bytes_text(claimed)} of {bytes_text(counted)})"
+        for job_id, claimed, counted in claims
+    )
+    return f"logs claim more than Slurm counted, and count for nothing: {found}"
 
 
 def rate_text(rate: float | None) -> str:

@@ -11,7 +11,16 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.connection import Connection
-from sluice.history_db.records import NUMBERS, Label, Log, LogKey, Profile, Run
+from sluice.history_db.records import (
+    COUNT_MARGIN,
+    COUNT_SLACK,
+    NUMBERS,
+    Label,
+    Log,
+    LogKey,
+    Profile,
+    Run,
+)
 from sluice.history_db.sql import Database, batches, columns, marks
 from sluice.history_db.tables.jobs import JOB_COLUMNS, job_of
 
@@ -255,6 +264,31 @@ class Runs(Connection):
         """Return how many logs wait for the accounting of their jobs."""
         rows = self._rows("SELECT count(*) FROM logs WHERE reason LIKE 'waits for%'")
         return int(rows[0][0])
+
+    def claims_beyond_counts(self, *, since: int, limit: int) -> list[tuple[int, float, int]]:
+        """Return job id, bytes by its logs and by Slurm of jobs whose logs claim far more.
+
+        Of logs that started since a time (UTC seconds), the largest claims first.
+        """
+        return self._rows(
+            """
+            SELECT job_id, claimed, counted FROM (
+                SELECT jobs.job_id,
+                       total(profiles.write_bytes) + total(profiles.read_bytes) AS claimed,
+                       coalesce(jobs.accounted_write_bytes, 0)
+                           + coalesce(jobs.accounted_read_bytes, 0) AS counted
+                FROM logs JOIN jobs ON jobs.id = logs.job
+                JOIN profiles ON profiles.log = logs.id
+                WHERE logs.start >= :since
+                  AND (jobs.accounted_write_bytes IS NOT NULL
+                       OR jobs.accounted_read_bytes IS NOT NULL)
+                GROUP BY jobs.id
+            )
+            WHERE claimed > :margin * counted + 2 * :slack
+            ORDER BY claimed DESC, job_id LIMIT :limit
+            """,
+            {"since": since, "limit": limit, "margin": COUNT_MARGIN, "slack": COUNT_SLACK},
+        )
 
     def commands(self) -> list[tuple[int, str, str]]:
         """Return id, command line and job of the logs that were read, the oldest first."""

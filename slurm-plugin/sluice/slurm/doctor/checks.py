@@ -348,6 +348,7 @@ CHECKS = (
     daemon,
     findings.troubles,
     findings.learning,
+    findings.evidence,
     findings.turns,
     snapshot,
     history,

@@ -29,7 +29,15 @@ from sluice.slurm.status import (
     status_path,
     turns_path,
 )
-from sluice.slurm.texts import duration_text, one_line, share_text, time_text
+from sluice.slurm.texts import (
+    COUNT,
+    UNCONFIRMED,
+    claims_text,
+    duration_text,
+    one_line,
+    share_text,
+    time_text,
+)
 from sluice.slurm.turns import LOST, UNSEEN, covered
 from sluice.slurm.viewers import user_text
 
@@ -238,6 +246,26 @@ def learning(site: Site) -> Iterator[Finding]:
         )
     if not status.failing:
         yield Finding("OK", "sluice-learn", "runs; `sluice status` says how far it is")
+
+
+CLAIMS_SHOWN, SHOWN = 30 * 86400, 3  # seconds, and jobs
+
+
+def evidence(site: Site) -> Iterator[Finding]:
+    """Say how many predictions wait for a counter, and which jobs' logs claim too much."""
+    if site.config is None or not may_read(Path(site.config.history)):
+        return
+    with suppress(HistoryError), Store(Path(site.config.history)) as store:
+        model = store.model_in_use()
+        metrics = next((one.metrics for one in store.trainings() if one.id == model), {})
+        claims = store.claims_beyond_counts(since=int(time.time()) - CLAIMS_SHOWN, limit=SHOWN)
+        status = read_status(learner_path(Path(site.config.history)))
+        facts = status.facts if status else {}
+        count = facts.get("unconfirmed", metrics.get("unconfirmed", 0))
+        if count:
+            yield Finding("WARN", "evidence", f"{count} {UNCONFIRMED}", COUNT)
+        if claims:
+            yield Finding("WARN", "evidence", claims_text(claims), "ask the owners of these jobs")
 
 
 UNSEEN_SECONDS = 600
