@@ -138,8 +138,9 @@ struct sluice_mode_rule {
 	X (TurnsHold, turns_hold, 60, 1, 86400,                                            \
 	   "seconds for which a burst is held at a stretch; then it writes for a moment, " \
 	   "so that those who watch a program see progress")                               \
-	X (AdminComment, admin_comment, 1, 0, 1,                                           \
-	   "0: never touch the admin comment, not even in advise")                         \
+	X (AdminComment, admin_comment, 0, 0, 1,                                           \
+	   "1: from advise on, note decisions in empty admin comments of jobs; not where " \
+	   "other tools use these")                                                        \
 	X (UserHints, user_hints, 0, 0, 1,                                                 \
 	   "1: what users say by --io-pattern, --io-chunk and --io-bytes counts, within "  \
 	   "half and double of what their own earlier runs did")

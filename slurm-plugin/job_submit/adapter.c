@@ -1,5 +1,6 @@
 #include "adapter.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,22 +87,43 @@ adapter_read (const job_desc_msg_t *job, uint32_t submit_uid, struct sluice_subm
 	sluice_submission_of (&request, out);
 }
 
-int
-adapter_annotate (job_desc_msg_t *job, const char *note)
+/* Where the variable stands among what sbatch sent, else behind the last one. */
+static uint32_t
+find_variable (const job_desc_msg_t *job, const char *name)
 {
-	const char *old = job->admin_comment ? job->admin_comment : "";
-	size_t kept = strlen (old);
-	size_t blank = kept > 0;
-	size_t added = strlen (note);
-	char *joined = slurm_xcalloc (1, kept + blank + added + 1, false, true, __FILE__,
-				      __LINE__, __func__);
-	if (!joined)
+	size_t length = strlen (name);
+	uint32_t i = 0;
+	while (i < job->env_size
+	       && (strncmp (job->environment[i], name, length) != 0
+		   || job->environment[i][length] != '='))
+		i++;
+	return i;
+}
+
+int
+adapter_set_variable (job_desc_msg_t *job, const char *name, const char *text)
+{
+	char variable[64];
+	uint32_t at;
+
+	if (!job->environment || job->env_size == 0)
 		return -1;
-	memcpy (joined, old, kept);
-	memset (joined + kept, ' ', blank);
-	memcpy (joined + kept + blank, note, added + 1);
-	slurm_xfree ((void **)&job->admin_comment);
-	job->admin_comment = joined;
+	at = find_variable (job, name);
+	snprintf (variable, sizeof variable, "%s=%s", name, text);
+	if (at < job->env_size)
+		return adapter_set_text (&job->environment[at], variable);
+	char **longer = slurm_xcalloc (job->env_size + 2, sizeof *longer, true, true,
+				       __FILE__, __LINE__, __func__);
+	if (!longer)
+		return -1;
+	memcpy (longer, job->environment, job->env_size * sizeof *longer);
+	if (adapter_set_text (&longer[at], variable) < 0) {
+		slurm_xfree ((void **)&longer);
+		return -1;
+	}
+	slurm_xfree ((void **)&job->environment);
+	job->environment = longer;
+	job->env_size++;
 	return 0;
 }
 

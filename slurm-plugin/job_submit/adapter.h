@@ -1,7 +1,7 @@
 /*
  * The border to Slurm: a job description becomes a submission, a decision's
- * note becomes part of the admin comment, its tokens become licences. Nothing
- * else of a job is touched.
+ * note becomes the admin comment, its tokens become licences, and what the nodes
+ * have to know of turns becomes a variable. Nothing else of a job is touched.
  */
 #ifndef SLUICE_ADAPTER_H
 #define SLUICE_ADAPTER_H
@@ -14,9 +14,9 @@
 void adapter_read (const job_desc_msg_t *job, uint32_t submit_uid,
 		   struct sluice_submission *out);
 
-/* Append note to the admin comment, behind a blank if there is one already.
- * 0, or -1 where there is no memory: then the comment stays as it was. */
-int adapter_annotate (job_desc_msg_t *job, const char *note);
+/* Set a variable of the job, which its batch script and the SPANK plugins there see. 0, or
+ * -1 where there is no memory, or the job has no environment: only sbatch sends one. */
+int adapter_set_variable (job_desc_msg_t *job, const char *name, const char *text);
 
 /* The job that a modification is about: of an array or a heterogeneous job, the
  * id that sbatch printed. */

@@ -1,9 +1,9 @@
 #include "enforce.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "adapter.h"
+#include "turns_variable.h"
 
 /* Reasons that say why nothing was decided. */
 static int
@@ -23,7 +23,7 @@ is_decided (uint32_t reason)
 	}
 }
 
-/* spank_sluice.so reads it: that a job takes turns which nobody asked for, or takes none
+/* spank_sluice.so reads it: that a job takes turns which it did not ask for, or takes none
  * whatever its steps ask for. NULL: what they ask for goes. */
 static const char *
 turns_mark (const struct view *view, const struct sluice_record *record)
@@ -34,16 +34,25 @@ turns_mark (const struct view *view, const struct sluice_record *record)
 	if (in_turns == SLUICE_IN_TURNS_EXEMPT
 	    || (in_turns == SLUICE_IN_TURNS_NONE
 		&& record->submission.flags & SLUICE_SUBMIT_IO_TURNS))
-		return ",turns=no";
-	return sluice_takes_turns (in_turns) && in_turns != SLUICE_IN_TURNS_ASKED
-		   ? ",turns=yes"
-		   : NULL;
+		return "no";
+	return sluice_takes_turns (in_turns) && in_turns != SLUICE_IN_TURNS_ASKED ? "yes"
+										  : NULL;
+}
+
+void
+enforce_tell_nodes (const struct view *view, job_desc_msg_t *job,
+		    const struct sluice_record *record)
+{
+	const char *turns = turns_mark (view, record);
+	if (turns)
+		adapter_set_variable (job, SLUICE_TURNS_DECIDED, turns);
 }
 
 int
-note_is_wanted (const struct view *view, const struct sluice_record *record)
+note_is_wanted (const struct view *view, const job_desc_msg_t *job,
+		const struct sluice_record *record)
 {
-	if (!view->config.admin_comment)
+	if (!view->config.admin_comment || (job->admin_comment && job->admin_comment[0]))
 		return 0;
 	if (turns_mark (view, record))
 		return 1;
@@ -112,20 +121,6 @@ put_hundredths (struct writer *w, unsigned int value)
 	put_number (w, value % 100, 10, 2);
 }
 
-/* For people, behind what is for programs: that Sluice may make the job wait. When it
- * could start at the latest nobody knows yet, and its number neither. */
-static void
-put_bound (struct writer *w, double max_delay)
-{
-	uint64_t seconds = (uint64_t)ceil (max_delay);
-	if (seconds == 0)
-		return;
-	PUT (w, " sluice: may wait for storage, at most ");
-	put_number (w, seconds < 120 ? seconds : (seconds + 59) / 60, 10, 1);
-	put_text (w, seconds < 120 ? " s" : " min");
-	PUT (w, "; see sluice why");
-}
-
 void
 note_format (const struct view *view, const struct sluice_record *record,
 	     char out[NOTE_SIZE])
@@ -150,16 +145,12 @@ note_format (const struct view *view, const struct sluice_record *record,
 	put_text (&w, sluice_class_name (prediction->klass));
 	PUT (&w, ",slow=");
 	put_hundredths (&w, hundredths (own_slowdown (decision)));
-	if (record->mode == SLUICE_MODE_ENFORCE) {
-		PUT (&w, ",token=");
-		put_text (&w, sluice_grant_name (record->grant.outcome));
-	}
 	const char *turns = turns_mark (view, record);
-	if (turns)
+	if (turns) {
+		PUT (&w, ",turns=");
 		put_text (&w, turns);
+	}
 	PUT (&w, ")");
-	if (record->grant.outcome == SLUICE_GRANT_TAKEN)
-		put_bound (&w, view_policy (view)->max_delay);
 	*w.at = '\0';
 }
 

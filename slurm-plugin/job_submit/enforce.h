@@ -1,6 +1,5 @@
 /*
- * What happens to a job's licences, the only thing of it that Sluice changes alongside
- * the admin comment.
+ * What happens to a job: to its licences, and what it is told of turns.
  *
  *   submission     in every mode but off, lane tokens that its user wrote are
  *                  taken off every job; in `enforce`, those that its decision
@@ -29,33 +28,34 @@
 #include "slurm_api.h"
 
 /*
- * The note that `advise` and `enforce` leave in a job's admin comment: one token without
- * blanks, so that a site's own words stay readable alongside it:
+ * The note that `advise` and `enforce` leave in a job's admin comment where the site lets
+ * them and the comment is empty: one token without blanks.
  *
  *   sluice(v=1,rec=0123456789abcdef-42,act=colocate,why=harmless,pat=aw,
  *          conf=0.93,class=stream,slow=1.07)
  *
- * rec names the decision record (boot and number), by which sluiced joins
- * record and job; slow is the job's own predicted slowdown. In `enforce` token=taken
- * follows, or why none is. Behind the note of a job with tokens stands a line for people:
- *
- *   sluice: may wait for storage, at most 30 min; see sluice why
- *
- * turns=yes at its end tells the nodes that the job takes turns which it did not ask for,
- * turns=no that it takes none whatever its steps ask for (spank/turns.c).
+ * rec names the decision record (boot and number), by which sluiced joins record and job;
+ * slow is the job's own predicted slowdown. It says nothing that could change later, as
+ * tokens do. turns=yes or turns=no at its end is what the variable says, see below.
  */
 
 enum { NOTE_SIZE = 320 };
 
-/* Whether this decision gets a note: from `advise` on, unless the site keeps the
- * admin comment for itself, and only if all that belongs to a decision was
- * there. Exempt jobs are none of our business, and without a bundle or a fresh
+/* Whether this decision gets a note: from `advise` on, and only if all that belongs to a
+ * decision was there. Exempt jobs are none of our business, and without a bundle or a fresh
  * snapshot jobs stay as they would be without Sluice. Where the site has a coordinator
  * of turns, also what the nodes have to know of them, in any mode. */
-int note_is_wanted (const struct view *view, const struct sluice_record *record);
+int note_is_wanted (const struct view *view, const job_desc_msg_t *job,
+		    const struct sluice_record *record);
 
 void note_format (const struct view *view, const struct sluice_record *record,
 		  char out[NOTE_SIZE]);
+
+/* Where the site has a coordinator of turns: set SLUICE_TURNS_DECIDED of a job of sbatch
+ * that takes turns which it did not ask for, or takes none whatever its steps ask for.
+ * Slurm hands srun and salloc no variable, so of theirs only the note tells. */
+void enforce_tell_nodes (const struct view *view, job_desc_msg_t *job,
+			 const struct sluice_record *record);
 
 /* Before the job is read. */
 void enforce_strip (const struct view *view, job_desc_msg_t *job,

@@ -16,8 +16,8 @@
  *                the old process without it (spool.h)
  *
  * In `observe` a decision record goes into the ring and the job stays as it is, but
- * for tokens that its user wrote (enforce.c); in `advise` the job also gets a note in
- * its admin comment, in `enforce` also the tokens that the decision asks for. Three
+ * for tokens that its user wrote (enforce.c); in `enforce` the job also gets the tokens
+ * that the decision asks for, and from `advise` on a note, where the site lets it. Three
  * threads of our own do the rest: loader.c reads the files, server.c hands out the
  * records, spool.c saves them for the next slurmctld.
  * slurmctld may fork at any time: the child executes something else at once and
@@ -290,9 +290,10 @@ consider (const struct view *view, job_desc_msg_t *job, uint32_t submit_uid, int
 	enforce_grant (view, job, &record);
 	count_decision (&record); /* before it is saved: the counters are saved with it */
 	ring_push (&plugin->ring, &record);
-	if (note_is_wanted (view, &record)) {
+	enforce_tell_nodes (view, job, &record);
+	if (note_is_wanted (view, job, &record)) {
 		note_format (view, &record, note);
-		if (adapter_annotate (job, note) == 0)
+		if (adapter_set_text (&job->admin_comment, note) == 0)
 			count (&plugin->counters.notes);
 	}
 	if (is_timed)

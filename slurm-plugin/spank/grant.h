@@ -32,8 +32,8 @@ void report (const char *format, ...) __attribute__ ((format (printf, 1, 2)));
 
 enum { HOLDING_LICENSES_SIZE = 1025 }; /* Slurm refuses longer ones */
 
-/* What the decision on the job says (enforce.c of the plugin in slurmctld notes it in the
- * admin comment, which users cannot write). */
+/* What the decision on the job says: the plugin in slurmctld (enforce.h) sets a variable of
+ * the job, and may note it in the admin comment, which users cannot write. */
 enum holding_turns {
 	HOLDING_TURNS_NOT_SAID, /* as it asked for itself */
 	HOLDING_TURNS_YES,

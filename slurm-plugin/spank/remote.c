@@ -49,6 +49,8 @@ ask (spank_t spank)
 		holding.job_id = 0;
 		report ("slurmctld does not say what job %" PRIu32 " holds", job_id);
 	}
+	if (holding.turns == HOLDING_TURNS_NOT_SAID)
+		holding.turns = turns_decided (spank);
 }
 
 /* The step that holds what others bring into the job runs nothing of its own. */

@@ -16,6 +16,7 @@
 #include "preload.h"
 #include "registration.h"
 #include "settings.h"
+#include "turns_variable.h"
 
 enum {
 	PATIENCE_US = 250000, /* for an agent that does not answer */
@@ -227,6 +228,18 @@ turns_describe (const struct holding *job, char out[TURNS_JOB_SIZE])
 		  job->turns == HOLDING_TURNS_YES ? "yes" : "no");
 }
 
+enum holding_turns
+turns_decided (spank_t spank)
+{
+	char text[8];
+
+	if (spank_getenv (spank, SLUICE_TURNS_DECIDED, text, sizeof text) != ESPANK_SUCCESS)
+		return HOLDING_TURNS_NOT_SAID;
+	if (strcmp (text, "yes") == 0)
+		return HOLDING_TURNS_YES;
+	return strcmp (text, "no") == 0 ? HOLDING_TURNS_NO : HOLDING_TURNS_NOT_SAID;
+}
+
 /* What TURNS_JOB_VARIABLE says of this job. It may be forged: so users could as well ask by
  * --io-turns. */
 static enum holding_turns
@@ -320,6 +333,8 @@ turns_announce (spank_t spank, const struct holding *known)
 		spank_setenv (spank, SLUICE_TURNS_ENVIRONMENT, text, 1);
 	else
 		spank_unsetenv (spank, SLUICE_TURNS_ENVIRONMENT);
+	spank_unsetenv (spank,
+			SLUICE_TURNS_DECIDED); /* not of a job that this one submits */
 	pass_on (spank, known);
 }
 

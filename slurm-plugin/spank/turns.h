@@ -25,6 +25,9 @@ enum { TURNS_JOB_SIZE = 16 };
 /* The value of that variable, of a job of which something is said. */
 void turns_describe (const struct holding *job, char out[TURNS_JOB_SIZE]);
 
+/* What slurmctld's plugin decided of a batch script's job, by its environment. */
+enum holding_turns turns_decided (spank_t spank);
+
 /* From init_post_opt: only root is answered. `known`: what slurmctld said of the job;
  * NULL: it has not been asked. */
 void turns_register (spank_t spank, int argc, char **argv, const struct holding *known);

@@ -77,7 +77,6 @@ def test_a_job_that_never_writes_is_named_after_a_while(cluster: Cluster, monkey
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"Turns": "all", "AdminComment": 0}, "Turns=all needs the note"),
         ({"Lane": "sl1 Targets=1"}, "of lane sl1 the Bandwidth is not known"),
     ],
 )

@@ -6,7 +6,7 @@
  *
  *   job <field>=<value> ...       submit; answers
  *                                 <rc> <altered 0/1> <allocations> <licences>
- *                                 <licences for each task> <admin comment>
+ *                                 <licences for each task> <turns> <admin comment>
  *   modify <field>=<value> ...    job_modify by `uid`; answers
  *                                 <rc> <licences> <licences for each task>
  *   total <licence> <number>      so many of it are in the controller from now on
@@ -50,6 +50,8 @@
 
 extern void slurm_xfree (void **memory);
 extern char *slurm_xstrdup (const char *text);
+extern void *slurm_xcalloc (size_t count, size_t size, bool clear, bool may_fail,
+			    const char *file, int line, const char *function);
 extern slurm_conf_t slurm_conf;
 
 enum { MAX_JOBS = 20000, MAX_OPTIONS = 8 };
@@ -252,6 +254,12 @@ set_field (struct job *job, const char *field, char *value)
 	unescape (value);
 	if (set_text (description, field, value) || set_option (description, field, value))
 		return;
+	if (strcmp (field, "environment") == 0) {
+		description->environment = calloc (1, sizeof (char *));
+		description->environment[0] = slurm_xstrdup (value);
+		description->env_size = 1;
+		return;
+	}
 	long long number = strtoll (value, &end, 10);
 	if (*end)
 		die (field, value);
@@ -278,6 +286,7 @@ struct outcome {
 	char *comment;
 	char *licenses;
 	char *tres_per_task;
+	char *turns; /* as the nodes are told by a variable */
 };
 
 static uint64_t
@@ -308,6 +317,36 @@ outcome_free (struct outcome *outcome)
 	slurm_xfree ((void **)&outcome->comment);
 	slurm_xfree ((void **)&outcome->licenses);
 	slurm_xfree ((void **)&outcome->tres_per_task);
+	slurm_xfree ((void **)&outcome->turns);
+}
+
+static void
+copy_environment (job_desc_msg_t *job)
+{
+	char **own = job->environment;
+	if (!own)
+		return;
+	job->environment = slurm_xcalloc (job->env_size + 1, sizeof *own, true, false,
+					  __FILE__, __LINE__, __func__);
+	for (uint32_t i = 0; i < job->env_size; i++)
+		job->environment[i] = slurm_xstrdup (own[i]);
+}
+
+/* Of the copied environment, which ends here. */
+static void
+take_turns (job_desc_msg_t *job, struct outcome *out)
+{
+	static const char name[] = "SLUICE_TURNS_DECIDED=";
+	out->turns = NULL;
+	for (uint32_t i = 0; i < job->env_size; i++) {
+		if (strncmp (job->environment[i], name, sizeof name - 1) == 0) {
+			if (out->turns)
+				die ("set twice", name);
+			out->turns = slurm_xstrdup (job->environment[i] + sizeof name - 1);
+		}
+		slurm_xfree ((void **)&job->environment[i]);
+	}
+	slurm_xfree ((void **)&job->environment);
 }
 
 /* Submit a copy, so that the job can be submitted again. */
@@ -320,6 +359,7 @@ submit_once (const struct job *job, struct outcome *out)
 	copy.admin_comment = copy_of (copy.admin_comment);
 	copy.licenses = copy_of (copy.licenses);
 	copy.tres_per_task = copy_of (copy.tres_per_task);
+	copy_environment (&copy);
 	clock_of_trace = job->time;
 	touch (&copy);
 	unsigned long before = allocations;
@@ -333,6 +373,9 @@ submit_once (const struct job *job, struct outcome *out)
 	copy.admin_comment = job->description.admin_comment;
 	copy.licenses = job->description.licenses;
 	copy.tres_per_task = job->description.tres_per_task;
+	take_turns (&copy, out);
+	copy.environment = job->description.environment;
+	copy.env_size = job->description.env_size;
 	out->is_altered = message || memcmp (&copy, &job->description, sizeof copy) != 0;
 }
 
@@ -386,7 +429,8 @@ add_and_submit (char *fields)
 	printf ("%d\t%d\t%lu\t", outcome.rc, outcome.is_altered, outcome.allocations);
 	print_change (asked->licenses, outcome.licenses);
 	print_change (asked->tres_per_task, outcome.tres_per_task);
-	puts (outcome.comment ? outcome.comment : "");
+	printf ("%s\t%s\n", outcome.turns ? outcome.turns : "",
+		outcome.comment ? outcome.comment : "");
 	outcome_free (&outcome);
 }
 

@@ -14,6 +14,7 @@ import made_model
 import pytest
 from plugin_harness import Change, Harness, Outcome, PluginFiles, ask, build, drain, install
 
+from sluice.policies import core
 from sluice.policies.container import write_atomically
 from sluice.policies.record import Record
 from sluice.policies.snapshot import Snapshot
@@ -130,21 +131,27 @@ def test_a_submission_takes_little_of_a_stack(harness: Harness) -> None:
     assert harness.stack_bytes() <= 8 * KIB
 
 
-def test_the_note_stands_behind_what_the_site_wrote(harness: Harness) -> None:
+@pytest.mark.parametrize("comment", ["approved by ops", "JS1:H4sIAAAA", " "])
+def test_a_foreign_comment_stays_as_it_is(harness: Harness, comment: str) -> None:
     harness.files.configure(Mode="advise")
     harness.files.wait_for(lambda seen: seen["mode"] == "advise")
-    outcome = harness.submit(**made_model.KNOWN_JOB, admin_comment="approved by ops")
-    comment, _, note = outcome.admin_comment.rpartition(" ")
-    assert comment == "approved by ops"
-    assert note.startswith("sluice(")
-    assert note.endswith(")")
-    assert len(note) <= 200
+    outcome = harness.submit(**made_model.KNOWN_JOB, admin_comment=comment)
+    assert (outcome.altered, outcome.allocations) == (False, 0)
+    assert outcome.admin_comment == comment
 
 
-def test_the_admin_comment_is_left_alone_where_the_site_says_so(harness: Harness) -> None:
-    harness.files.configure(Mode="advise", AdminComment=0)
-    harness.files.wait_for(lambda seen: seen["mode"] == "advise")
-    assert submit_known(harness).admin_comment == ""
+@pytest.mark.parametrize("mode", ["advise", "enforce"])
+def test_an_empty_admin_comment_is_left_alone_by_default(harness: Harness, mode: str) -> None:
+    """Other tools look for empty ones."""
+    harness.files.configure(Mode=mode)
+    harness.files.wait_for(lambda seen: seen["mode"] == mode)
+    assert submit_known(harness).admin_comment != ""
+    own = harness.files.config.read_text().replace("AdminComment=1\n", "")
+    install(harness.files.config, own.encode())
+    checksum = f"{core.crc64(own.encode()):016x}"
+    harness.files.wait_for(lambda seen: seen["config"]["checksum"] == checksum)
+    outcome = submit_known(harness)
+    assert (outcome.altered, outcome.admin_comment) == (False, "")
 
 
 @pytest.mark.parametrize("kind", ["follower", "opted out", "pty", "cron", "licences"])
@@ -165,20 +172,30 @@ def test_exempt_jobs_get_no_note_but_a_record(harness: Harness, kind: str) -> No
         ({"TurnsPort": 6822, "Turns": "all"}, {"io_turns": "no"}, None),
         ({"TurnsPort": 6822, "Turns": "all", "ExemptUsers": 1000}, {}, "no"),
         ({"TurnsPort": 6822, "ExemptUsers": 1000}, {"io_turns": "(null)"}, "no"),
-        ({"TurnsPort": 6822, "Turns": "all", "AdminComment": 0}, {}, None),
     ],
 )
-def test_the_note_tells_the_nodes_of_turns_that_nobody_asked_for(
-    harness: Harness, settings: dict[str, str | int], job: dict[str, str], turns: str | None
+@pytest.mark.parametrize("admin_comment", [0, 1])
+def test_the_nodes_are_told_of_turns_that_nobody_asked_for(
+    harness: Harness,
+    settings: dict[str, str | int],
+    job: dict[str, str],
+    turns: str | None,
+    admin_comment: int,
 ) -> None:
-    """Also in observe, where jobs get no other note."""
-    for mode, others in (("advise", {}), ("observe", settings)):
+    """Also in observe, where jobs get no other note; by a variable where there is none."""
+    for mode, others in (("advise", {}), ("observe", settings | {"AdminComment": admin_comment})):
         harness.files.configure(Mode=mode, **others)
         harness.files.wait_for(lambda seen, mode=mode: seen["mode"] == mode)
-    comment = harness.submit(uid=1000, name="job", script="#!/bin/sh\n", **job).admin_comment
-    found = re.search(r",turns=(\w+)\)$", comment)
-    assert (found and found[1]) == turns
-    assert (comment == "") == (turns is None)
+    fields = {"uid": 1000, "name": "job", "script": "#!/bin/sh\n", **job}
+    for environment in ("HOME=/home/ann", "SLUICE_TURNS_DECIDED=forged"):
+        outcome = harness.submit(**fields, environment=environment)
+        assert not outcome.altered
+        told = turns or ("forged" if "forged" in environment else None)
+        assert outcome.turns == told
+        found = re.search(r",turns=(\w+)\)$", outcome.admin_comment)
+        assert (found and found[1]) == (turns if admin_comment else None)
+        assert (outcome.admin_comment == "") == (turns is None or not admin_comment)
+    assert harness.submit(**fields).turns is None  # srun and salloc send no environment
 
 
 def test_job_modify_succeeds_and_is_counted(harness: Harness) -> None:

@@ -31,6 +31,7 @@ class Outcome:
     admin_comment: str
     licenses: str | None = None  # None: as they were asked for
     tres_per_task: str | None = None  # likewise
+    turns: str | None = None  # as the nodes are told by a variable
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,7 @@ class PluginFiles:
             "Socket": str(self.socket),
             "History": str(self.directory / "history.db"),
             "OffFile": str(self.off_file),
+            "AdminComment": 1,  # most tests look at the notes
         }
         keys |= settings
         install(self.config, "".join(f"{k}={v}\n" for k, v in keys.items()).encode())
@@ -222,9 +224,9 @@ class Harness:
 
     def submit(self, **fields: str | int) -> Outcome:
         """Submit one job; the fields are those of struct sluice_request, and time."""
-        rc, altered, allocations, licenses, for_each_task, comment = self._call(
+        rc, altered, allocations, licenses, for_each_task, turns, comment = self._call(
             "job", *_words(fields)
-        ).split("\t", 5)
+        ).split("\t", 6)
         return Outcome(
             int(rc),
             altered == "1",
@@ -232,6 +234,7 @@ class Harness:
             comment,
             _changed(licenses),
             _changed(for_each_task),
+            turns or None,
         )
 
     def repeat(self, *, threads: int, count: int) -> Timing:

@@ -123,6 +123,26 @@ def test_a_job_takes_turns_where_its_decision_says_so(turns: Lab, library: Path)
     assert lines == [f"script {library}", f"step {library}", "1000:1001"]
 
 
+SEEN = f"{BODY}; echo ${{SLUICE_TURNS_DECIDED-gone}}"
+
+
+def test_a_variable_that_slurmctld_set_tells_it_as_well(turns: Lab, library: Path) -> None:
+    """And goes no further: a job that the script submits has a decision of its own."""
+    lines = said(turns, body=SEEN, SLUICE_TURNS_DECIDED="yes")
+    assert lines == [f"script {library}", f"step {library}", "gone"]
+
+
+@pytest.mark.parametrize(
+    ("decided", "options"),
+    [("no", ("--io-turns",)), ("yes", ("--io-turns=no",)), ("yes", ("--no-sluice",)), ("", ())],
+)
+def test_that_variable_lets_exempt_jobs_and_who_refuses_alone(
+    turns: Lab, decided: str, options: tuple[str, ...]
+) -> None:
+    lines = said(turns, *options, body=SEEN, SLUICE_TURNS_DECIDED=decided)
+    assert lines == ["script", "step", "gone"]
+
+
 @pytest.mark.parametrize(
     ("note", "options"),
     [

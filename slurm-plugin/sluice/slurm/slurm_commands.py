@@ -340,6 +340,24 @@ def accounting(since: int) -> tuple[str, str]:
     return typed, ask(TEXT_FIELDS, "--allocations", "--delimiter", f"|{secrets.token_hex(16)}|")
 
 
+def admin_comments(controller: Controller, *, timeout: float) -> set[str]:
+    """Return how admin comments begin, of the queue and of what the accounting had lately.
+
+    What a tool writes when a job has ended may be in the accounting alone.
+    """
+    found = run(
+        *("squeue", "--noheader", "--all", "--states=all", "--Format=admin_comment:40"),
+        timeout=timeout,
+    )
+    if controller.accounting == "accounting_storage/slurmdbd":
+        found += run(
+            *("sacct", "--noheader", "--parsable2", "--allocations", "--allusers"),
+            *("--starttime=now-2hours", "--format=admincomment"),
+            timeout=timeout,
+        )
+    return {line.strip()[:40] for line in found.splitlines()} - NO_VALUE
+
+
 def slurmctld_version() -> str:
     """Ask the installed slurmctld for its version, x.y.z."""
     return run("slurmctld", "-V").split()[-1]

@@ -281,7 +281,7 @@ def _decision(record: Facts, facts: Facts) -> Iterator[Part]:
     yield f"  {decision['action']}: {sentence('action', decision['action'])}."
     yield f"  Because {sentence('reason', decision['reason'])} ({decision['reason']})."
     effect = {
-        "advise": "a note went into the admin comment, nothing else was touched",
+        "advise": "at most a note went into the admin comment, nothing else was touched",
         "enforce": f"{sentence('grant', record['grant']['outcome'])}"
         f"{_tokens(record['grant']['tokens'], facts['lanes'])}",
     }.get(record["mode"], "the job was not touched")

@@ -354,6 +354,7 @@ CHECKS = (
     history,
     files,
     controller.tokens,
+    controller.admin_comments,
     controller.speed,
     controller.gates,
     controller.reservations,

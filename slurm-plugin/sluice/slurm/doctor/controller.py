@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 
 DEFAULT_SCHED_INTERVAL = 60  # seconds, slurm.conf(5)
+COMMENT_SECONDS = 2.0
+"""For what the accounting says of admin comments; a doctor who waits for more helps nobody."""
 
 
 def slurm(site: Site) -> Iterator[Finding]:
@@ -236,6 +238,37 @@ def tokens(site: Site) -> Iterator[Finding]:
         f"{stats['opt_outs']['option']} by --no-sluice, {stats['opt_outs']['update']} by "
         f"scontrol update; taken off what users wrote: {stats['stripped']}",
     )
+
+
+def admin_comments(site: Site) -> Iterator[Finding]:
+    """Say whether another tool writes admin comments, as Princeton's jobstats does (`JS1:…`)."""
+    if site.config is None or site.controller is None:
+        return
+    try:
+        found = slurm_commands.admin_comments(site.controller, timeout=COMMENT_SECONDS)
+    except SlurmError as error:
+        yield skipped("admin comment", str(error))
+        return
+    foreign = sorted(text for text in found if not text.startswith("sluice("))
+    if not foreign:
+        who = "Sluice notes decisions there" if site.config.admin_comment else "Sluice writes none"
+        yield Finding("OK", "admin comment", f"{who}, and no other tool's were seen")
+        return
+    shown = "".join(filter(str.isprintable, foreign[0][:12]))
+    if site.config.admin_comment:
+        yield Finding(
+            "WARN",
+            "admin comment",
+            f"another tool writes admin comments ({shown}…), and AdminComment=1: it may take the "
+            "notes of Sluice for its own, or miss an empty comment",
+            "set AdminComment=0 in sluice.conf; `sluice why` tells all that the notes do",
+        )
+    else:
+        yield Finding(
+            "OK",
+            "admin comment",
+            f"another tool writes them ({shown}…), and Sluice none: keep AdminComment=0",
+        )
 
 
 def speed(site: Site) -> Iterator[Finding]:

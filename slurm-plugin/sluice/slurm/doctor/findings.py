@@ -320,13 +320,6 @@ def _turns_settings(config: Config) -> Iterator[Finding]:
             f"{which} the Bandwidth is not known, so nobody is held for it",
             "give each lane in sluice.conf a Bandwidth=, as in Lane=sl0 Targets=4 Bandwidth=20G",
         )
-    if config.turns in {"decided", "all"} and not config.admin_comment:
-        yield Finding(
-            "WARN",
-            "turns",
-            f"Turns={config.turns} needs the note in the admin comment, and AdminComment=0",
-            "set AdminComment=1, or Turns=asked",
-        )
 
 
 def _turns_status(site: Site, status: Status) -> Iterator[Finding]:
