@@ -86,11 +86,16 @@ class Actions:
         return self.update(job, "licenses=", uid=job.uid, expect=("Licenses", ""))
 
     def user_asks_for_tokens(self, job: Job) -> str:
-        """The plugin makes that no change at all, so a job's own licences stay."""
-        token = self.rng.choice(TOKENS)
+        """The plugin makes that no change at all, so a job's own licences stay.
+
+        But for a job of root: what an administrator asks for is done.
+        """
+        text = f"licenses={self.rng.choice(TOKENS)}:500000"
+        if job.uid == 0:
+            return self.update(job, text, expect=("Licenses", ""))
         own = job.expected.get("Licenses")
         expect = ("", "") if own is None else ("Licenses", own)
-        return self.update(job, f"licenses={token}:500000", uid=job.uid, expect=expect)
+        return self.update(job, text, uid=job.uid, expect=expect)
 
     def user_renames_comment(self, job: Job) -> str:
         return self.update(job, "comment=changed", uid=job.uid, expect=("Comment", "changed"))
