@@ -456,6 +456,58 @@ parse_value (const struct key *key, struct span value, struct sluice_config *con
 	}
 }
 
+enum { LONGEST_KEY = 40 };
+
+/* Letters to change, add or leave out until the word is the key. */
+static size_t
+edits_between (struct span word, const char *key)
+{
+	size_t row[LONGEST_KEY + 1], length = strlen (key);
+
+	for (size_t j = 0; j <= length; j++)
+		row[j] = j;
+	for (size_t i = 0; i < word.length; i++) {
+		size_t diagonal = row[0];
+		row[0] = i + 1;
+		for (size_t j = 0; j < length; j++) {
+			size_t change = diagonal + (lower (word.text[i]) != lower (key[j]));
+			size_t other = 1 + (row[j] < row[j + 1] ? row[j] : row[j + 1]);
+			diagonal = row[j + 1];
+			row[j + 1] = change < other ? change : other;
+		}
+	}
+	return row[length];
+}
+
+const char *
+sluice_config_nearest_key (const char *word, size_t length)
+{
+	const char *nearest = NULL;
+	size_t fewest = LONGEST_KEY;
+
+	if (length > LONGEST_KEY)
+		return NULL;
+	for (unsigned int i = 0; i < KEYS; i++) {
+		struct span given = { word, length };
+		size_t edits = edits_between (given, keys[i].key);
+		if (edits * 3 <= strlen (keys[i].key) && edits < fewest) {
+			nearest = keys[i].key;
+			fewest = edits;
+		}
+	}
+	return nearest;
+}
+
+static int
+fail_unknown (struct span word, struct sluice_error *err)
+{
+	const char *nearest = sluice_config_nearest_key (word.text, word.length);
+	return sluice_fail (err, "unknown key %.*s; %s%s%s" REMEDY,
+			    (int)(word.length > LONGEST_KEY ? LONGEST_KEY : word.length),
+			    word.text, nearest ? "did you mean " : "",
+			    nearest ? nearest : "", nearest ? "? Or " : "");
+}
+
 /* One line; *seen has a bit for each key that an earlier line gave. */
 static int
 parse_line (struct span line, uint64_t *seen, struct sluice_config *config,
@@ -474,8 +526,7 @@ parse_line (struct span line, uint64_t *seen, struct sluice_config *config,
 	while (i < KEYS && !is_word (word, keys[i].key))
 		i++;
 	if (i == KEYS)
-		return sluice_fail (err, "unknown key %.*s; " REMEDY,
-				    (int)(word.length > 40 ? 40 : word.length), word.text);
+		return fail_unknown (word, err);
 	if (keys[i].kind < KIND_LANE && *seen & (uint64_t)1 << i)
 		return sluice_fail (err, "%s is there twice; remove one", keys[i].key);
 	*seen |= (uint64_t)1 << i;

@@ -198,6 +198,9 @@ struct sluice_config_key {
 };
 int sluice_config_describe (unsigned int i, struct sluice_config_key *out);
 
+/* The key that somebody may have meant; NULL: none is near. */
+const char *sluice_config_nearest_key (const char *word, size_t length);
+
 const char *sluice_mode_name (unsigned int mode);
 
 /* What the bit of enum sluice_mode_by stands for: `its account`; NULL at the end. */

@@ -239,7 +239,49 @@ def test_config_check_names_line_and_remedy(conf):
     conf.write_text(conf.read_text() + "MinConfidense=0.7\n")
     result = run("config", "check", "--config", conf)
     assert result.exit_code == 1
-    assert f"{conf}:{lines + 1}: unknown key MinConfidense; " in result.stderr
+    assert (
+        f"{conf}:{lines + 1}: unknown key MinConfidense; did you mean MinConfidence? Or remove"
+        in result.stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("mode_", "Mode"),
+        ("Bundel", "Bundle"),
+        ("Confidence", "MinConfidence"),
+        ("turnsport6", "TurnsPort"),
+        ("Colour", None),
+        ("x" * 200, None),
+    ],
+)
+def test_a_key_that_nobody_knows_is_answered_with_the_nearest(conf, written, meant):
+    conf.write_text(f"{written}=1\n")
+    told = run("config", "check", "--config", conf).stderr
+    asked = run("config", "explain", written).stderr
+    for text in (told, asked):
+        found = re.search(r"[Dd]id you mean (\w+)\?", text)
+        assert (found and found[1]) == meant
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ("Mode=enforce\n", "of the storage, as no Lane= divides it, the Bandwidth is not known"),
+        ("ModeOf=enforce Accounts=phys\n", "of the storage, as no Lane= divides it,"),
+        ("Mode=enforce\nLane=a Targets=4\n", "of lane a the Bandwidth is not known"),
+        ("Mode=enforce\nLane=a Targets=4 Bandwidth=8G\n", ""),
+        ("Mode=advise\n", ""),
+    ],
+)
+def test_config_check_says_what_jobs_would_wait_by_without_a_bandwidth(conf, lines, words):
+    conf.write_text(lines)
+    result = run("config", "check", "--config", conf)
+    assert result.exit_code == 0
+    assert result.output.startswith(f"{conf}: valid.\n")
+    assert ("Bandwidth is not known" in result.output) == bool(words)
+    assert words in result.output.replace("\n", " ")
 
 
 def test_config_check_refuses_what_the_plugin_refuses(conf, tmp_path):

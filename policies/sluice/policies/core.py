@@ -154,6 +154,13 @@ def config_keys() -> list[ConfigKey]:
     return keys
 
 
+def nearest_key(word: str) -> str | None:
+    """Return the key that somebody may have meant; None where none is near."""
+    raw = word.encode(errors="surrogateescape")
+    nearest = lib.sluice_config_nearest_key(raw, len(raw))
+    return str(ffi.string(nearest).decode()) if nearest else None
+
+
 def setting(config: View, key: ConfigKey) -> Any:
     """Return the value of a key of sluice.conf; of one that may be repeated, a tuple."""
     value: Any = config

@@ -71,7 +71,7 @@ def check(config: Path | None) -> None:
         sudo install -m 644 new.conf /etc/slurm/sluice.conf && sluice config check
     """
     from sluice.interference.calibrate.target_speeds import Lanes
-    from sluice.policies.core import check_trust
+    from sluice.policies.core import check_trust, furthest_mode
     from sluice.policies.review import read_file
 
     settings = read_config(config)
@@ -82,6 +82,13 @@ def check(config: Path | None) -> None:
         return
     check_trust(path, _slurm_uid())
     click.echo(f"{path}: valid.")
+    unknown = [lane.name for lane in settings.policy.lanes if not lane.bandwidth]
+    if furthest_mode(settings) == "enforce" and (unknown or not settings.policy.lanes):
+        which = f"lane {', '.join(unknown)}" if unknown else "the storage, as no Lane= divides it,"
+        click.echo(
+            f"But jobs may wait, and of {which} the Bandwidth is not known: only runs of the past "
+            "say what fits. Say what it takes, as in Lane=sl0 Targets=4 Bandwidth=20G."
+        )
     reviews = Path(settings.reviews)
     if reviews.exists():
         check_trust(reviews, _slurm_uid())
@@ -106,8 +113,11 @@ def explain(keys: tuple[str, ...], *, as_json: bool) -> None:
     known = {key.key.lower(): key for key in core.config_keys()}
     unknown = [key for key in keys if key.lower() not in known]
     if unknown:
+        nearest = core.nearest_key(unknown[0])
         raise click.UsageError(
-            f"There is no setting {unknown[0]}. `sluice config explain` lists them."
+            f"There is no setting {unknown[0]}. "
+            + (f"Did you mean {nearest}? " if nearest else "")
+            + "`sluice config explain` lists them."
         )
     chosen = [known[key.lower()] for key in keys] or list(known.values())
     if as_json:
