@@ -370,7 +370,7 @@ def _turns_troubles(status: Status) -> Iterator[Finding]:
             "WARN",
             "turns",
             f"only {share_text(share)} of the bytes are written in ways that can be held",
-            "docs/guide/turns.md#what-it-does-not-see lists the others",
+            "docs/guide/turns-support.md#what-it-does-not-see lists the others",
         )
 
 
