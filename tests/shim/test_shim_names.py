@@ -60,8 +60,16 @@ def in_library(tmp_path: Path, source: Path) -> list[str | Path]:
     return [build(tmp_path / "program", HERE / "names.c", *linked)]
 
 
+def in_a_bare_library(tmp_path: Path, source: Path) -> list[str | Path]:
+    """Of the old kind of hash table, and without versions, because it needs no other."""
+    bare = ("-Wl,--hash-style=sysv", "-nostdlib", "-shared", "-fPIC")
+    made = build(tmp_path / "libbare.so", *bare, source)
+    linked = ("-Wl,--no-as-needed", made, f"-Wl,-rpath,{tmp_path}", "-no-pie")
+    return [build(tmp_path / "program", HERE / "names.c", *linked)]
+
+
 def before_the_shim(tmp_path: Path, source: Path) -> list[str | Path]:
-    """Another library is preloaded before it; of glibc's env, nothing is called then."""
+    """In another library that is preloaded."""
     preload = tmp_path / "preload.so"
     build(preload, "-shared", "-fPIC", source)
     return [build(tmp_path / "program", HERE / "names.c"), preload]
@@ -92,7 +100,7 @@ PLACES = pytest.mark.parametrize("where", [in_program, in_library, before_the_sh
 KINDS = pytest.mark.parametrize("define", [functions, variables])
 
 
-@PLACES
+@pytest.mark.parametrize("where", [in_program, in_library, in_a_bare_library, before_the_shim])
 @KINDS
 def test_no_name_of_a_program_is_taken_for_the_c_librarys(page, tmp_path, where, define):
     check(page, tmp_path, where, define(CALLED))

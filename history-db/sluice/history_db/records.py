@@ -434,7 +434,7 @@ class HeldBurst:
     is_held: bool
     """False: only in thought, as observe does."""
     ended: str
-    """Why it was released: turn, budget, off, or burst (it ended while it was held)."""
+    """Why it was released: turn, budget, stretch, trial, no_help, off; burst: it ended held."""
 
 
 @dataclass(frozen=True, slots=True)
