@@ -200,6 +200,31 @@ def test_rows_of_one_job_that_contradict_each_other_are_all_left_out():
     assert sum("contradicts line" in line.reason for line in broken) == 2
 
 
+def test_the_orders_in_which_slurm_prints_arrays_are_known():
+    """As 22.05 does, by submission, and as 20.11 did, by id."""
+    later, last = {"Submit": "1764000001"}, {"Submit": "1764000016"}
+    rows = [
+        *(of_alice(1), of_alice(3), of_alice(5), of_alice(8, JobID="2_1")),
+        *(of_alice(9, JobID="2_2"), of_alice(2, JobID="2_3"), of_alice(10, JobID="4_5")),
+        *(of_alice(4, JobID="4_9"), of_alice(7, **later)),
+        *(of_alice(15, **last), of_alice(16, JobID="14_1", **last)),
+        of_alice(14, JobID="14_2", **last),
+    ]
+    by_id = sorted(rows, key=lambda row: int(row["JobIDRaw"]))
+    for ordered in (rows, by_id):
+        jobs, broken = read(printed(ordered))
+        assert (set(jobs), broken) == ({*range(1, 6), *range(7, 11), 14, 15, 16}, [])
+
+
+@pytest.mark.parametrize("job", ["4711_1", "9000_1"])
+def test_an_earlier_job_is_not_made_as_a_task_either(job):
+    forged = printed([of_alice(4711, JobID=job)]).partition("\n")[2].rstrip("\n")
+    early = of_alice(9000, Submit="1763990000")
+    jobs, broken = read(printed([early, of_eve(9001, SubmitLine=f"sbatch {CLOSED}{forged}")]))
+    assert set(jobs) == {9000, 9001}
+    assert len(broken) == 1
+
+
 def test_an_id_that_came_again_is_two_jobs():
     later = {"Submit": "1774000000", "Start": "1774000010", "End": "1774003610"}
     items = list(parse_sacct(printed([of_alice(7), of_eve(7, **later)]).splitlines(), zone=UTC))

@@ -147,7 +147,7 @@ def test_no_text_that_users_write_makes_a_job(slurm, tmp_path, monkeypatch):
     assert jobs.keys() >= set(submitted)
     assert not jobs.keys() & {4711, 4712}
     assert {job.uid for job in jobs.values()} == {os.geteuid()}
-    assert {job.name for job in jobs.values()} >= {FORGED.strip("|"), "wrap"}
+    assert any(job.name.startswith(FORGED[1:200]) for job in jobs.values())
     assert sum(FORGED in job.submit_line for job in jobs.values()) == len(submitted)
     assert not said
 

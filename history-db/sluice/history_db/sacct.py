@@ -13,6 +13,7 @@ contradict another row.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING
@@ -289,29 +290,59 @@ def _jobs(
         yield first, job
 
 
+@dataclass(slots=True)
+class _Order:
+    """The order of a cluster's jobs: by id in older versions of Slurm, by submission in later ones.
+
+    Later ones print arrays last of those that were submitted in a second.
+    """
+
+    submit: int = 0
+    before: int = 0
+    """The largest id of those submitted earlier, of an array its own."""
+    latest: int = 0
+    last_task: int = 0
+
+    def admits(self, job: Job) -> bool:
+        """Whether a job may come next; a requeued one may not, as nothing tells it apart."""
+        if job.array_task >= 0:  # no JobIDRaw: the number of the array says nothing
+            return True
+        if job.array_job is None:
+            return job.job_id >= self.latest
+        least = self.before if job.submit and job.submit == self.submit else self.latest
+        by_id = job.job_id >= max(self.latest, self.last_task)
+        return job.job_id >= job.array_job and (job.array_job >= least or by_id)
+
+    def add(self, submit: int, job_id: int, task: int = 0) -> None:
+        if submit != self.submit:
+            self.submit, self.before = submit, self.latest
+        self.latest = max(self.latest, job_id)
+        self.last_task = max(self.last_task, task)
+
+
 def _undoubted(
     jobs: Iterator[tuple[int, Job | BrokenLine]],
 ) -> Iterator[tuple[int, Job | BrokenLine]]:
     """Leave out jobs that may be a user's text: out of order, or contradicted by another row.
 
-    slurmdbd sorts the jobs of a cluster by their ids. A user's text stands in the row of his own
-    job, so what it says of an earlier one comes too late.
+    A user's text stands in the row of his own job: what it says of an earlier one comes too late.
     """
-    latest: dict[str, int] = {}
+    orders: defaultdict[str, _Order] = defaultdict(_Order)
     same: list[tuple[int, Job]] = []
     for number, job in jobs:
         if isinstance(job, BrokenLine):
             if job.head:
-                latest[job.head[0]] = max(latest.get(job.head[0], 0), job.head[1])
+                order = orders[job.head[0]]
+                order.add(order.submit, job.head[1])
             yield number, job
             continue
-        before = latest.get(job.cluster, 0)
-        if job.array_task < 0 and job.job_id < before:
-            why = f"job {job.job_id} comes after job {before}, as in a text of a user"
+        order = orders[job.cluster]
+        if not order.admits(job):
+            why = f"job {job.job_id} comes after job {order.latest}, as in a text of a user"
             yield number, BrokenLine(number, why)
             continue
-        if job.array_task < 0:  # without JobIDRaw the tasks of an array are not in order
-            latest[job.cluster] = max(before, min(job.job_id, job.array_job or job.job_id))
+        if job.array_task < 0:
+            order.add(job.submit, job.array_job or job.job_id, job.job_id)
         if same and _name_of(same[0][1]) != _name_of(job):
             yield from _agreeing(same)
             same = []
