@@ -241,7 +241,7 @@ def run(place: Path, svg: Path | None) -> None:
             settle(slurm, jobs[-1])
 
         say("4. The same controller, switched to advise without a restart")
-        config.write_text(config.read_text().replace("Mode=observe", "Mode=advise"))
+        config.write_text(config.read_text().replace("Mode=observe", "Mode=advise\nAdminComment=1"))
         time.sleep(LOADED)
         jobs.append(submit(slurm, ADVISED))
         settle(slurm, jobs[-1])

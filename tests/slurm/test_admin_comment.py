@@ -1,4 +1,4 @@
-"""A site whose own tool keeps its figures in admin comments, as Princeton's jobstats does.
+"""A site with a tool that keeps its figures in admin comments, as Princeton's jobstats does.
 
 It writes `JS1:…` into the accounting when a job has ended, and later looks for empty comments
 of jobs that it missed.

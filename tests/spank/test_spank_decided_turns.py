@@ -71,8 +71,12 @@ def decided(agent: Agent) -> Iterator[Decided]:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def test_the_site_lets_all_jobs_take_turns(decided: Decided) -> None:
-    decided.configure(Turns="all")
+with_and_without_a_note = pytest.mark.parametrize("admin_comment", [0, 1])
+
+
+@with_and_without_a_note
+def test_the_site_lets_all_jobs_take_turns(decided: Decided, admin_comment: int) -> None:
+    decided.configure(Turns="all", AdminComment=admin_comment)
     page = "1000:1001 loaded"
     assert decided.said() == [f"script {page}", f"step {page}", f"asks {page}"]
     assert decided.said("--io-turns=no") == ["script none", "step none", f"asks {page}"]
@@ -92,8 +96,11 @@ def test_asked_leaves_the_others_alone(decided: Decided) -> None:
     assert decided.said() == ["script none", "step none", "asks 1000:1001 loaded"]
 
 
+@with_and_without_a_note
 @pytest.mark.parametrize("turns", ["asked", "all"])
-def test_exempt_jobs_take_none_whatever_they_ask(decided: Decided, turns: str) -> None:
-    decided.configure(Turns=turns, ExemptUsers=OTHER_USER)
+def test_exempt_jobs_take_none_whatever_they_ask(
+    decided: Decided, turns: str, admin_comment: int
+) -> None:
+    decided.configure(Turns=turns, ExemptUsers=OTHER_USER, AdminComment=admin_comment)
     for options in ((), ("--io-turns",)):
         assert decided.said(*options) == ["script none", "step none", "asks none"]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 INTERVAL = 60.0  # seconds
 CONTROLLER_INTERVAL = 1.0
-"""Of the controller's settings: whose jobs others may see must not lag behind slurm.conf."""
+"""Of the controller's settings: what PrivateData hides must not lag behind slurm.conf."""
 BY_PARTITION = "preempt/partition_prio"
 BY_QOS = "preempt/qos"
 

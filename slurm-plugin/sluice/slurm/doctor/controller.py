@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 DEFAULT_SCHED_INTERVAL = 60  # seconds, slurm.conf(5)
 COMMENT_SECONDS = 2.0
-"""For what the accounting says of admin comments; a doctor who waits for more helps nobody."""
+"""For squeue, and again for sacct, to say what admin comments there are."""
 
 
 def slurm(site: Site) -> Iterator[Finding]:
@@ -251,8 +251,8 @@ def admin_comments(site: Site) -> Iterator[Finding]:
         return
     foreign = sorted(text for text in found if not text.startswith("sluice("))
     if not foreign:
-        who = "Sluice notes decisions there" if site.config.admin_comment else "Sluice writes none"
-        yield Finding("OK", "admin comment", f"{who}, and no other tool's were seen")
+        own = "Sluice notes decisions there" if site.config.admin_comment else "Sluice writes none"
+        yield Finding("OK", "admin comment", f"{own}, and no other tool's were seen")
         return
     shown = "".join(filter(str.isprintable, foreign[0][:12]))
     if site.config.admin_comment:
