@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pwd
+import re
 import socket
 import time
 from dataclasses import dataclass
@@ -97,7 +98,7 @@ def uid_of(name: str, store: Store | None) -> int:
 
     Raises QueryError where none of these knows the name.
     """
-    if name.isascii() and name.isdecimal() and int(name[:20]) <= MOST_UID:
+    if re.fullmatch("[0-9]{1,10}", name) and int(name) <= MOST_UID:
         return int(name)
     try:
         return pwd.getpwnam(name).pw_uid
