@@ -102,3 +102,31 @@ def test_the_doctor_names_the_qos_that_are_left_alone_as_they_preempt(
     (finding,) = preemption(Site(Path("sluice.conf"), controller=controller))
     assert finding.level == found[0]
     assert found[1] in finding.text
+
+
+@pytest.mark.parametrize(
+    ("hosts", "said"),
+    [
+        ("SlurmctldHost=a\nSlurmctldHost=b\n", ""),
+        ("SlurmctldHost=a\nInclude others.conf\n", ""),
+        ("SlurmctldHost=a\n", "no sign of life"),
+    ],
+)
+def test_a_backup_controller_is_waited_for_where_the_first_host_is_dead(
+    tmp_path, monkeypatch, hosts, said
+):
+    """To find out that a host does not answer takes Slurm as long as TCPTimeout."""
+    (tmp_path / "slurm.conf").write_text(hosts)
+    (tmp_path / "others.conf").write_text("SlurmctldHost=b\n")
+    monkeypatch.setenv("SLURM_CONF", f"{tmp_path}/slurm.conf")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text("#!/bin/sh\nsleep 1.5\necho 'Slurmctld(backup) at b is UP'\nexit 1\n")
+    scontrol.chmod(0o755)
+    with commands.PING.asked_first():
+        if said:
+            with pytest.raises(CommandFailedError, match=said):
+                commands.PING.check()
+        else:
+            commands.PING.check()
+        assert bool(commands.PING.silence) == bool(said)

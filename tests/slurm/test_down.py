@@ -28,7 +28,7 @@ COMMANDS = {
     "review": ["review", "list"],
 }
 ASKS_SLURM = frozenset(COMMANDS) - {"decisions", "audit", "review"}
-SILENT = frozenset({"config check", "on", "why", "decisions", "audit", "review"})
+SILENT = frozenset({"config check", "on", "decisions", "audit", "review"})
 """Those that have their answer without Slurm."""
 FAILURE = re.compile(r"slurmctld is down|no sign of life|Unable to contact|gave no answer")
 

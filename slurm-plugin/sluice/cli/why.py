@@ -47,6 +47,7 @@ def command(job: str, cluster: str | None, files: Files, *, replay: bool, as_jso
     from sluice.history_db.records import Coverage
     from sluice.slurm.answers import why
     from sluice.slurm.job_report import JobNumber
+    from sluice.slurm.slurm_commands import PING
     from sluice.slurm.story import Heading, Rows, story
     from sluice.slurm.viewers import OWNER
 
@@ -55,13 +56,17 @@ def command(job: str, cluster: str | None, files: Files, *, replay: bool, as_jso
             f"{job} is no job number; write 4711, 4711_3 or 4711+1", param_hint="JOB"
         )
     replay_with = files.settings() if replay else None
-    facts = answer(
-        files,
-        lambda store: why(store, OWNER, job=job, cluster=cluster, replay_with=replay_with),
-        None if replay else "why",  # sluiced decides nothing again for users
-        job=job,
-        cluster=cluster,
-    )
+    try:
+        facts = answer(
+            files,
+            lambda store: why(store, OWNER, job=job, cluster=cluster, replay_with=replay_with),
+            None if replay else "why",  # sluiced decides nothing again for users
+            job=job,
+            cluster=cluster,
+        )
+    finally:
+        if PING.silence:
+            click.echo(f"sluice: {PING.silence}", err=True)
     if as_json:
         show_json(facts)
         return

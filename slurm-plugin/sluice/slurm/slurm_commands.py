@@ -97,18 +97,22 @@ class Ping:
     """
 
     SECONDS = 0.8
+    HOST_SECONDS = 3.0
+    """More for each other host of slurmctld, as the first may be dead: longer than TCPTimeout."""
     HOLDS = 10.0
     """Seconds: what was found is believed for so long."""
 
     def __init__(self) -> None:
         self._is_asked = False
         self._until = 0.0
-        self._why = ""
+        self._failure = ""
+        self.silence = ""
+        """What was said of a slurmctld that is down; empty where it is not, or was not asked."""
 
     @contextmanager
     def asked_first(self) -> Iterator[None]:
         """Ask for it in this block; a daemon, for which nobody waits, does not."""
-        self._is_asked, self._until = True, 0.0
+        self._is_asked, self._until, self.silence = True, 0.0, ""
         try:
             yield
         finally:
@@ -119,27 +123,29 @@ class Ping:
         if not self._is_asked:
             return
         if time.monotonic() >= self._until:
-            self._why = self._ask()
+            self._failure, self.silence = self._ask()
             self._until = time.monotonic() + self.HOLDS
-        if self._why:
-            raise CommandFailedError(self._why)
+        if self._failure or self.silence:
+            raise CommandFailedError(self._failure or self.silence)
 
-    def _ask(self) -> str:
-        """Return why there is none; nothing where there is one."""
+    def _ask(self) -> tuple[str, str]:
+        """Return why none can be asked for, and what is said where none came."""
+        hosts = len(given_in_slurm_conf("SlurmctldHost"))
+        seconds = self.SECONDS + self.HOST_SECONDS * max(0, hosts - 1)
         try:
-            done = _done(("scontrol", "ping"), None, self.SECONDS)
+            done = _done(("scontrol", "ping"), None, seconds)
         except subprocess.TimeoutExpired:
-            return (
-                f"slurmctld gave no sign of life within {self.SECONDS:g} s, so Slurm cannot be "
-                "asked; see `scontrol ping`"
+            return "", (
+                f"slurmctld gave no sign of life within {seconds:g} s, so Slurm cannot be asked; "
+                "see `scontrol ping`"
             )
         except CommandFailedError as error:
-            return str(error)
+            return str(error), ""
         if done.returncode == 0 or re.search(r"\bUP\b", done.stdout):
-            return ""
+            return "", ""
         if re.search(r"\bDOWN\b", done.stdout):
-            return "slurmctld is down, so Slurm cannot be asked; start it, see `scontrol ping`"
-        return _failure(done)
+            return "", "slurmctld is down, so Slurm cannot be asked; start it, see `scontrol ping`"
+        return _failure(done), ""
 
 
 PING = Ping()
@@ -155,6 +161,12 @@ INCLUDE = re.compile(r"(?im)^\s*include\s+(\S+)")
 
 def in_slurm_conf(key: str) -> str | None:
     """Return the value of a setting; None where no file that can be read says it."""
+    given = given_in_slurm_conf(key)
+    return given[-1] if given else None
+
+
+def given_in_slurm_conf(key: str) -> list[str]:
+    """Return all that the files say for a setting."""
     named = os.environ.get("SLURM_CONF")
     paths = [Path(named)] if named else [place for place in CONF_PLACES if place.exists()][:1]
     given: list[str] = []
@@ -164,7 +176,7 @@ def in_slurm_conf(key: str) -> str | None:
             given += re.findall(rf"(?im)^\s*{key}\s*=\s*(\S+)", text)
             included = (path.parent / name for name in INCLUDE.findall(text))
             paths += [one for one in included if one not in paths]
-    return given[-1] if given else None
+    return given
 
 
 def configured_slurm_uid() -> int | None:
