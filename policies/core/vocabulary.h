@@ -35,7 +35,7 @@
 
 /* X(NAME, json_name, sentence): what Sluice would do with a job. */
 #define SLUICE_ACTIONS(X)                                                                  \
-	X (ABSTAIN, "abstain", "left to Slurm: Sluice does not know enough")               \
+	X (ABSTAIN, "abstain", "left to Slurm")                                            \
 	X (LEAVE, "leave", "left to Slurm: its I/O does not matter")                       \
 	X (COLOCATE, "colocate", "may run alongside the others")                           \
 	X (DISJOINT, "disjoint", "confined to a lane of its own")                          \
@@ -92,8 +92,7 @@
 	X (VOLUME_ONLY, "volume_only",                                                     \
 	   "what earlier runs moved is known, how they write is not")                      \
 	X (WIDE_SPREAD, "wide_spread",                                                     \
-	   "earlier runs differ too much: as small or as large, it would be treated "      \
-	   "differently")                                                                  \
+	   "earlier runs vary too much in size to choose an action")                       \
 	X (ALONE_UNKNOWN, "alone_unknown",                                                 \
 	   "it hardly ever ran undisturbed: what co-runners cost it is not known")         \
 	X (FEW_BYTES, "few_bytes", "it moves too few bytes to matter")                     \

@@ -21,6 +21,7 @@ from sluice.policies.record import Record, Situation, decide
 from sluice.policies.structs import View
 from sluice.slurm import answers
 from sluice.slurm.drainer import decision_of
+from sluice.slurm.texts import intervals, known, with_range
 from sluice.slurm.viewers import Viewer, user_text
 
 PROGRAMS = Path(__file__).parents[1] / "data/programs"
@@ -545,3 +546,74 @@ def test_in_enforce_it_says_why_none_was_taken(site):
     site.totals = (1_000_000, 5)
     site.join(site.decide(), 4711)
     assert "slurm.conf defines no such token or fewer than 100,000" in site.run("why", "4711")
+
+
+VAGUE = {
+    **storage_models.STREAMING,
+    "confidence": 0.98,
+    "rate": 5e4,
+    "write_bytes": 1e12,
+    "spread": {"rate": 12.0, "write_bytes": 0.2},
+}
+
+
+SMALL = {**VAGUE, "io_share": 0.01, "spread": {"io_share": 1.2}}
+"""Too small to matter, but its size is not known well."""
+
+
+def certain_but_vague(tmp_path, program=VAGUE):
+    """A site that is certain of a pattern, and does not know its size."""
+    site = Site(tmp_path)
+    content = storage_models.bundle_bytes(storage_models.application(program, number=1), conf=CONF)
+    site.bundle = storage_models.Bundle.parse(content)
+    with Store(site.history) as store:
+        store.add_bundle(
+            records.Bundle(
+                checksum=site.bundle.checksum,
+                model=None,
+                path="model.bundle",
+                published_at=NOW + 1,
+                content=content,
+            )
+        )
+    return site
+
+
+def test_what_is_not_known_is_not_printed_as_a_number(tmp_path):
+    site = certain_but_vague(tmp_path)
+    record = site.decide(uid=1000, name="run_1")
+    assert record.decision.prediction.profile.rate > 0
+    site.join(record, 4711)
+    site.add_jobs(JOB)
+    story = site.run("why", "4711")
+    assert " alone" not in story
+    assert "PiB" not in story
+    assert "931 GiB (" in story  # what is known has its interval
+    profile = site.facts("4711")["record"]["decision"]["prediction"]["profile"]
+    assert profile["rate"] is None
+    assert profile["write_bytes"] == pytest.approx(1e12)
+
+
+def test_an_interval_that_spans_all_sizes_is_none_whatever_its_number():
+    profile = {"rate": 1e6, "write_bytes": 1e9, "io_share": 0.5}
+    for spread, is_known in ((0.0, True), (1.39, True), (1.41, False), (50.0, False), (1e9, False)):
+        asked = {**profile, "spread": dict.fromkeys(profile, spread)}
+        for name in profile:
+            assert (intervals(asked)[name] is not None) == is_known
+            assert (known(asked)[name] is not None) == is_known
+            assert (with_range(asked, name, str) != "None") == is_known
+
+
+@pytest.mark.parametrize("program", [VAGUE, SMALL], ids=["vague", "small"])
+def test_an_abstention_has_one_reason_and_no_other_sentence_against_it(tmp_path, busy, program):
+    site = certain_but_vague(tmp_path, program)
+    record = site.decide(busy, uid=1000, name="run_1")
+    assert record.decision.action == "abstain"
+    site.join(record, 4711)
+    site.add_jobs(JOB)
+    story = site.run("why", "4711")
+    assert "98% certain of the pattern" in story
+    assert "does not matter" not in story
+    assert "does not know enough" not in story
+    assert story.count("  Because ") == 1
+    assert f"({record.decision.reason})" in story

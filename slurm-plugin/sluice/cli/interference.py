@@ -20,7 +20,7 @@ from sluice.cli.common import (
     usage_errors,
 )
 from sluice.cli.listing import progress, working
-from sluice.slurm.texts import one_line, share_text
+from sluice.slurm.texts import NOTHING, one_line, share_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,6 +39,8 @@ CURVE_EXPONENTS = range(16, 29, 2)  # chunks of 64 KiB to 256 MiB
 MATRIX_EXPONENTS = (16, 20, 24)
 MATRIX_PATTERNS = ("owc", "ws", "aw")
 NEAR = 0.1
+TELLS_NOTHING = 0.9
+"""Width of an interval of a loss, 0 to 1, from which on the loss counts as not known."""
 """Likeness below which a measurement hardly moves the answer."""
 NOT_PREDICTED = ("read", "metadata")  # patterns of jobs
 LONGEST_NUMBER = 18  # digits that the history takes
@@ -169,12 +171,13 @@ def _loss(
     from sluice.interference.observations import nearest
 
     least_kept, most_kept = model.profile_interval(victim.profile, [other.profile])
+    is_known = min(1.0, most_kept) - least_kept < TELLS_NOTHING
     return {
         "victim": victim.text,
         "alongside": other.text,
-        "loss": 1 - model.profile_share(victim.profile, [other.profile]),
-        "least": max(0.0, 1 - most_kept),
-        "most": 1 - least_kept,
+        "loss": 1 - model.profile_share(victim.profile, [other.profile]) if is_known else None,
+        "least": max(0.0, 1 - most_kept) if is_known else None,
+        "most": 1 - least_kept if is_known else None,
         "measured": [
             {
                 "victim": str(one.observation.victim),
@@ -239,7 +242,9 @@ def _print_pair(
                 row["victim"],
                 row["alongside"],
                 share_text(row["loss"]),
-                f"{share_text(row['least'])} and {share_text(row['most'])}",
+                NOTHING
+                if row["loss"] is None
+                else f"{share_text(row['least'])} and {share_text(row['most'])}",
             )
             for row in rows
         ],

@@ -190,6 +190,12 @@ def _is_certain(facts: Facts) -> bool:
     return bool(facts["profile"]["confidence"] >= facts["min_confidence"] and facts["is_own"])
 
 
+def _class(facts: Facts) -> str | None:
+    """Return the class; None: too little is known to give the job one."""
+    klass = str(facts["klass"])
+    return klass if klass != "none" or _is_certain(facts) else None
+
+
 def _as_json(facts: Facts) -> Facts:
     profile = dict(facts["profile"])
     best_guess, confidence = profile.pop("pattern"), profile.pop("confidence")
@@ -201,7 +207,7 @@ def _as_json(facts: Facts) -> Facts:
         "best_guess": best_guess,
         "min_confidence": facts["min_confidence"],
         "evidence": facts["evidence"],
-        "class": facts["klass"],
+        "class": _class(facts),
         "application": facts["application"] or None,
         "intervals": intervals(profile),
         "shares": {name: share for name, share in profile.pop("share").items() if share > 0},
@@ -212,7 +218,7 @@ def _as_json(facts: Facts) -> Facts:
 def _print(facts: Facts) -> None:
     from sluice.policies import core
 
-    profile, runs = facts["profile"], facts["runs"]
+    profile, runs, klass = facts["profile"], facts["runs"], _class(facts)
     pattern, confidence = profile["pattern"], profile["confidence"]
     if _is_certain(facts):
         click.echo(f"{pattern}: {core.sentence('pattern', pattern)}")
@@ -231,10 +237,10 @@ def _print(facts: Facts) -> None:
             f"is below MinConfidence {facts['min_confidence']:.2f}"
         )
     rows = [
-        ("confidence", f"{confidence:.2f}"),
+        ("confidence in the pattern", f"{confidence:.2f}"),
         ("evidence", core.sentence("evidence", facts["evidence"])),
         ("runs behind it", profile["runs"] or NOTHING),
-        ("class", f"{facts['klass']}: {core.sentence('class', facts['klass'])}"),
+        ("class", f"{klass}: {core.sentence('class', klass)}" if klass else NOTHING),
         ("processes", _plain(profile["nprocs"])),
         ("chunk", bytes_text(profile["chunk_bytes"])),
         ("written", with_range(profile, "write_bytes", bytes_text)),

@@ -333,7 +333,7 @@ def _grounds(one: Entry) -> str:
     whose = "" if one.uid is None else f" of {user_text(one.uid)}"
     return (
         f"Known by {sentence('evidence', one.evidence)}{whose}: {one.runs} runs. Pattern "
-        f"{one.pattern}, {share_text(one.confidence)} certain."
+        f"{one.pattern}, {share_text(one.confidence)} certain of the pattern."
     )
 
 
@@ -368,7 +368,7 @@ def _profile_table(profile: Facts) -> Table:
             [
                 words(title),
                 number(profile[name], text),
-                *(number(end, text) for end in between.get(name, (None, None))),
+                *(number(end, text) for end in between.get(name) or (None, None)),
             ]
             for name, title, text in NUMBERS
             if profile.get(name) is not None

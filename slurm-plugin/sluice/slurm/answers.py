@@ -19,6 +19,7 @@ from sluice.policies.core import CoreError
 from sluice.policies.record import Record
 from sluice.slurm.job_report import JobNumber, gather, shown
 from sluice.slurm.records import QueryError
+from sluice.slurm.texts import known
 from sluice.slurm.turns import turns_since
 from sluice.slurm.viewers import Viewer, uid_of, user_text
 
@@ -225,7 +226,7 @@ def predict(
         "is_own": core.is_own(prediction),
         "klass": prediction.klass,
         "application": prediction.application,
-        "profile": prediction.profile.to_dict(),
+        "profile": known(prediction.profile.to_dict()),
         "coverage": None,
         "runs": [],
     }

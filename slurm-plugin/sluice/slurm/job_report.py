@@ -19,6 +19,7 @@ from sluice.prediction.requested import SCORED, SLACK, predicted_in
 from sluice.slurm.queue import queued_job
 from sluice.slurm.records import SlurmError, UnknownJobError
 from sluice.slurm.reviews import facts_behind
+from sluice.slurm.texts import known, tells_size
 from sluice.slurm.viewers import user_text
 
 if TYPE_CHECKING:
@@ -336,7 +337,12 @@ def _profile_of(job: Job, runs: list[Run]) -> Profile:
 
 def _alongside(predicted: Predicted, did: Profile, ran: int) -> dict[str, Any]:
     """Compare: factors are what was, as a multiple of what was predicted."""
-    alone, rate = predicted.numbers.get("runtime_seconds"), predicted.numbers.get("rate")
+    sized = {
+        name: value
+        for name, value in predicted.numbers.items()
+        if tells_size(predicted.spread.get(name))
+    }
+    alone, rate = sized.get("runtime_seconds"), sized.get("rate")
     own_rate = did.numbers.get("rate")
     return {
         "pattern": predicted.pattern,
@@ -345,12 +351,14 @@ def _alongside(predicted: Predicted, did: Profile, ran: int) -> dict[str, Any]:
         "pattern_right": predicted.is_right(did),
         "came_true": predicted.came_true(did),
         "factors": {
-            name: factor for name in SCORED if (factor := predicted.factor(did, name)) is not None
+            name: factor
+            for name in SCORED
+            if name in sized and (factor := predicted.factor(did, name)) is not None
         },
         "in_interval": {
             name: inside
             for name in SCORED
-            if (inside := predicted.is_within(did, name)) is not None
+            if name in sized and (inside := predicted.is_within(did, name)) is not None
         },
         "alone_seconds": alone,
         "alone_rate": rate,
@@ -374,6 +382,8 @@ def _decided_again(first: Decision | None, store: Store, viewer: Viewer) -> list
 def shown(record: Record, store: Store, viewer: Viewer) -> dict[str, Any]:
     """Describe a record; of jobs that the viewer may not see, numbers and sizes are left out."""
     described = record.to_dict()
+    prediction = described["decision"]["prediction"]
+    prediction["profile"] = known(prediction["profile"])
     if not viewer.sees_all:
         for corun in described["decision"]["coruns"]:
             job = store.job(corun["job_id"], record.cluster)

@@ -67,7 +67,7 @@ def story(facts: Facts) -> Iterator[Part]:
         yield from _no_decision()
     else:
         decision = record["decision"]
-        yield from _what_was_known(decision["prediction"], facts["evidence"])
+        yield from _what_was_known(decision, facts["evidence"])
         yield from _hints(record["submission"]["hints"], decision["prediction"])
         for review in facts["reviews"]:
             yield f"  Review: {line_of(review)}."
@@ -117,7 +117,8 @@ def _no_decision() -> Iterator[Part]:
     )
 
 
-def _what_was_known(prediction: Facts, evidence: Facts) -> Iterator[Part]:
+def _what_was_known(decision: Facts, evidence: Facts) -> Iterator[Part]:
+    prediction = decision["prediction"]
     yield Heading("What was known before it ran")
     if prediction["evidence"] == "none":
         yield "  Nothing: no earlier run resembles it."
@@ -130,7 +131,7 @@ def _what_was_known(prediction: Facts, evidence: Facts) -> Iterator[Part]:
     if profile["pattern"] != "unknown":
         yield (
             f"  Prediction: {sentence('pattern', profile['pattern'])} ({profile['pattern']}), "
-            f"{share_text(profile['confidence'])} certain."
+            f"{share_text(profile['confidence'])} certain of the pattern."
         )
     elif profile["write_bytes"] is not None or profile["read_bytes"] is not None:
         yield f"  Prediction: {sentence('reason', 'volume_only')} (unknown)."
@@ -138,7 +139,8 @@ def _what_was_known(prediction: Facts, evidence: Facts) -> Iterator[Part]:
         yield f"  Prediction: {sentence('pattern', 'unknown')} (unknown)."
     yield f"    {_profile(profile)}"
     klass = prediction["klass"]
-    yield f"    Class {klass}: {sentence('class', klass)}."
+    if klass != "none" or decision["action"] == "leave":
+        yield f"    Class {klass}: {sentence('class', klass)}."
 
 
 def _hints(hints: Facts, prediction: Facts) -> Iterator[Part]:
@@ -456,7 +458,7 @@ def _inside(predicted: Facts | None, name: str) -> str:
 
 
 def _verdict(predicted: Facts) -> str:
-    certain = f"said with {share_text(predicted['confidence'])} certainty"
+    certain = f"{share_text(predicted['confidence'])} certain of the pattern"
     if predicted["came_true"] is None:
         return f"Whether the prediction, {certain}, came true is not known."
     if predicted["came_true"]:

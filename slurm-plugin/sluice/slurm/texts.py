@@ -107,14 +107,37 @@ def time_text(seconds: int | None) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
-def intervals(profile: Mapping[str, Any]) -> dict[str, list[float]]:
-    """Return between which two values nine in ten runs are to be expected, by number."""
+WIDEST = 100.0
+"""Upper over lower end of the interval of a number: a wider one, more than ten times up or down,
+tells no size at all, and the number counts as not known."""
+
+
+def tells_size(spread: float | None) -> bool:
+    """Whether a number is known whose logarithm deviates so much; None: by how much is not said."""
     from sluice.policies.core import Z90  # noqa: PLC0415 - texts are there before the core
 
-    found = {}
+    return spread is None or 2 * Z90 * spread <= math.log(WIDEST)
+
+
+def known(profile: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a profile in which a number is None unless its interval tells its size."""
+    unknown = (name for name, spread in profile["spread"].items() if not tells_size(spread))
+    return {**profile, **dict.fromkeys(unknown)}
+
+
+def intervals(profile: Mapping[str, Any]) -> dict[str, list[float] | None]:
+    """Return between which two values nine in ten runs are expected, by number.
+
+    None: not known.
+    """
+    from sluice.policies.core import Z90  # noqa: PLC0415 - texts are there before the core
+
+    found: dict[str, list[float] | None] = {}
     for name, spread in profile["spread"].items():
-        value, factor = profile[name], math.exp(Z90 * spread)
+        value = known(profile)[name]
+        found[name] = None
         if value is not None:
+            factor = math.exp(Z90 * spread)
             most = value * factor
             found[name] = [value / factor, min(most, 1.0) if name.endswith("_share") else most]
     return found
@@ -122,10 +145,10 @@ def intervals(profile: Mapping[str, Any]) -> dict[str, list[float]]:
 
 def with_range(profile: Mapping[str, Any], name: str, text: Callable[[float | None], str]) -> str:
     """Write a number of a profile with the interval of nine in ten runs, where that is known."""
-    ends = intervals(profile).get(name)
-    if not profile[name] or ends is None:
-        return text(profile[name])
-    return f"{text(profile[name])} ({text(ends[0])} to {text(ends[1])})"
+    value, ends = known(profile)[name], intervals(profile).get(name)
+    if not value or ends is None:
+        return text(value)
+    return f"{text(value)} ({text(ends[0])} to {text(ends[1])})"
 
 
 def _short(number: float) -> str:
