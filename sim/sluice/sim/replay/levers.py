@@ -19,7 +19,7 @@ import numpy as np
 from sluice.interference.calibrate.servers import FAIR, FIRST_COME, stations
 from sluice.policies.structs import View, new
 from sluice.sim.policies.policies import POLICIES, Policy, with_options
-from sluice.sim.replay.compare import PLAIN, compare
+from sluice.sim.replay.compare import PLAIN, compare, in_order
 from sluice.sim.replay.experiment import Experiment
 from sluice.sim.replay.figures import fairness
 from sluice.sim.replay.io_replay import replay_with_io
@@ -299,7 +299,12 @@ def levers(
 
     bandwidth: B/s, the first that `fitted` tries. Raises MisfitError.
     """
-    storages = tuple(fitted(experiment, law, bandwidth=bandwidth) for law in laws)
+    experiment.draw()  # what the laws have in common is kept
+    storages = tuple(
+        in_order(
+            laws, lambda law, _watch: fitted(experiment, law, bandwidth=bandwidth), workers=workers
+        )
+    )
     if not all(one.fits for one in storages):
         raise MisfitError(storages)
     worths: list[Worth] = []
