@@ -180,17 +180,24 @@ WRONG = (
     (["--compare", "none,magic"], 2, "no policy 'magic'"),
     (["--policy", "sluice-oracle"], 2, "sluice-oracle is an ablation"),
     (["--report", "gain.pdf"], 2, "end its name in .html"),
-    (["--policy", "class-lanes", "--lanes", "1"], 1, "give the storage two at least (--lanes)"),
-    (["--policy", "two-groups", "--wrong", "2"], 1, "the share of wrong predictions is 2.0"),
-    (["--policy", "two-groups", "--option", "size=2"], 1, "no policy has the option size"),
     (["--policy", "two-groups", "--max-delay", "long"], 1, "max_delay=long: give a number"),
-    (
-        ["--policy", "none", "--repeat", "1", "--storage", "speed=1"],
-        1,
-        "a storage model has no speed",
-    ),
-    (["--policy", "two-groups", "--lanes", "9", "--targets", "8"], 1, "9 lanes of 8 targets"),
 )
+WRONG_SCENARIOS = (
+    ("class-lanes", "[storage]\nlanes = 1", "give the storage two at least: lanes = 2"),
+    ("two-groups", "[policy]\nwrong = 2", "the share of wrong predictions is 2.0"),
+    ("two-groups", "[policy]\nsize = 2", "no policy has the option size"),
+    ("two-groups", "[storage]\nspeed = 1", "a storage model has no speed"),
+    ("two-groups", "[storage]\nlanes = 9\ntargets = 8", "9 lanes of 8 targets"),
+)
+
+
+@pytest.mark.parametrize(("policy", "scenario", "text"), WRONG_SCENARIOS)
+def test_wrong_scenarios_are_refused_in_one_line(tmp_path, policy, scenario, text):
+    path = tmp_path / "scenario.toml"
+    path.write_text(scenario)
+    result = sluice(*GENERATED, "--policy", policy, "--scenario", path)
+    assert (result.exit_code, text in result.stderr) == (1, True), result.stderr
+    assert "Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize(("arguments", "code", "text"), WRONG)

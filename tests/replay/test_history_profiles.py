@@ -174,7 +174,9 @@ def test_a_replay_draws_from_the_history_that_it_is_given(tmp_path, made):
     with Store(path, create=True) as store:
         fill(store, made)
         store.link_logs()
-    arguments = ["site", "replay", "--generate", "200", "--mix", "measured"]
+    scenario = tmp_path / "scenario.toml"
+    scenario.write_text("[mix]\nname = 'measured'\n")
+    arguments = ["site", "replay", "--generate", "200", "--scenario", str(scenario)]
     result = CliRunner().invoke(main, [*arguments, "--profiles", str(path)])
     assert result.exit_code == 0, result.output
     assert "all others are drawn from the history's runs." in result.stdout

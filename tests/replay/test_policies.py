@@ -106,7 +106,7 @@ def test_static_lanes_put_streams_and_synchronous_writers_apart():
 
 
 def test_a_policy_of_lanes_refuses_storage_without_any():
-    with pytest.raises(PolicyError, match="--lanes"):
+    with pytest.raises(PolicyError, match="lanes = 2"):
         run("class-lanes", storage=storage_for(SLOTS, lanes=1))
 
 

@@ -1,13 +1,17 @@
 """What is missing or broken in a trace is repaired by a stated rule, counted and named."""
 
+import json
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from sluice.sim.engine import STATES, MachineError, TraceError
+from sluice.sim.replay.experiment import Experiment
 from sluice.sim.replay.io_replay import replay
+from sluice.sim.replay.scenario import EXAMPLE, parse_scenario
 from sluice.sim.trace.jobs import read_swf
-from sluice.sim.trace.machine import EXAMPLE, one_pool, parse_site, site_of
+from sluice.sim.trace.machine import one_pool, parse_site, site_of
 from sluice.sim.trace.repairs import RULES, make_replayable
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "replay.md"
@@ -86,9 +90,13 @@ def test_a_machine_of_unknown_size_is_as_large_as_it_was_ever_busy():
     assert site_of(read_swf("x", TRACE.split(b"\n", 1)[1])).machine.slots == 27
 
 
-def test_the_manual_shows_the_machine_file_that_is_understood():
+def test_the_manual_shows_a_scenario_that_is_understood():
     assert EXAMPLE in PAGE.read_text()
-    site = parse_site("machine.toml", EXAMPLE)
+    members = parse_scenario(EXAMPLE)
+    site = parse_site(json.loads(members["machine"]))
+    assert members["settings"] == {"priority": "multifactor", "weight_age": "1000"}
+    assert (members["kind"], members["mix"], members["lanes"]) == ("csv", "short", 4)
+    assert Experiment.of(members | {"trace": "t.csv"}).policy_options().wrong == 0.3
     assert site.machine.group_slots == (96, 4)
     assert [partition.groups for partition in site.machine.partitions] == [(0,), (0, 1)]
     assert site.leases["amount"][0] == 2
@@ -98,24 +106,22 @@ WRONG = (
     ("", "no \\[groups\\]"),
     ("[groups]\na = -1", "groups.a is -1; give a whole number"),
     ("[groups]\na = 1\n[partitions.p]\ngroups = ['b']", "no b; there are a"),
-    ("[groups]\na = 1\n[nodes]", "unknown nodes; there are groups"),
     ("[groups]\na = 1\n[[leases]]\namount = 1", "names either a license or a group"),
-    ("[groups", "machine.toml: "),
 )
 
 
 @pytest.mark.parametrize(("text", "reason"), WRONG)
-def test_a_machine_file_that_makes_no_sense_is_refused(text, reason):
+def test_a_machine_that_makes_no_sense_is_refused(text, reason):
     with pytest.raises(MachineError, match=reason):
-        parse_site("machine.toml", text)
+        parse_site(tomllib.loads(text))
 
 
-def test_partitions_of_the_trace_are_those_of_the_machine_file():
+def test_partitions_of_the_trace_are_those_of_the_scenario():
     lines = b"".join(
         b"%d 0 0 10 1 -1 -1 1 60 -1 1 1 1 -1 -1 %d -1 -1\n" % (i, i) for i in (1, 2, 3)
     )
     text = "[groups]\na = 2\nb = 3\n[partitions.2]\ngroups = ['a']\n[partitions.1]\n"
-    replayable = make_replayable(read_swf("x", lines), parse_site("m", text))
+    replayable = make_replayable(read_swf("x", lines), parse_site(tomllib.loads(text)))
     assert list(replayable.workload.jobs["partition"]) == [1, 0, 0]
     assert [repair.what for repair in replayable.repairs] == ["unknown partition"]
 
@@ -125,4 +131,4 @@ def test_a_machine_larger_than_can_be_counted_is_refused():
     with pytest.raises(MachineError, match="can count; give its size with --slots"):
         site_of(read_swf("x", line))
     with pytest.raises(MachineError, match="groups are more than"):
-        parse_site("x", "[groups]\na = 1000000000\nb = 1000000000\n")
+        parse_site({"groups": {"a": 1000000000, "b": 1000000000}})

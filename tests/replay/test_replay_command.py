@@ -82,13 +82,45 @@ def test_the_table_on_the_terminal_names_what_was_repaired(trace):
 
 WRONG = (
     (["--slots", "0"], 2, "0 is not in the range"),
-    (["--set", "window=soon"], 1, "--set window=soon: give a number"),
-    (["--set", "wndow=3"], 1, "no setting wndow; there are interval"),
-    (["--policy", "turns", "--storage", "grain=4"], 1, "give --storage-model discrete-event"),
-    (["--set", "backfill"], 2, "'backfill' is not KEY=VALUE"),
     (["--jobs", "out.xls"], 2, "end its name in .csv, .jsonl or .parquet"),
-    (["--format", "sacct"], 1, "no heading with a field JobID"),
 )
+WRONG_SCENARIOS = (
+    ("[scheduler]\nwindow = 'soon'", "[scheduler] window = soon: give a number"),
+    ("[scheduler]\nwndow = 3", "no setting wndow; there are interval"),
+    ("[storage]\ngrain = 4\n[policy]\nturns = 1", 'give model = "discrete-event" in [storage]'),
+    ("[trace]\nformat = 'sacct'", "no heading with a field JobID"),
+    ("[trace]\nformat = 'pdf'", "scenario.toml: [trace] format is 'pdf'; give swf, sacct"),
+    (
+        "[trace]\nkils = true",
+        "[trace] has no kils; there are format, count, cluster, kill",
+    ),
+    ("[trace]\nkill = 1", "[trace] kill is 1; give true or false"),
+    ("[storage]\nlanes = 17", "[storage] lanes is 17; give 1 to 16"),
+    ("[storage]\ntargets = {}", "[storage] targets is {}; give a whole number"),
+    ("[mix]\nname = 'long'", "no mix long; there are checkpointing"),
+    ("[machine]\nslots = 3", "unknown [machine]; there are trace, scheduler"),
+    ("mix = 3", "mix is no table"),
+    ("[mix", "scenario.toml: "),
+)
+
+
+@pytest.mark.parametrize(("text", "says"), WRONG_SCENARIOS)
+def test_a_scenario_that_makes_no_sense_is_refused_in_one_line(trace, tmp_path, text, says):
+    scenario = tmp_path / "scenario.toml"
+    scenario.write_text(text)
+    result = sluice(trace, "--policy", "turns", "--scenario", scenario)
+    assert (result.returncode, says in result.stderr) == (1, True), result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_what_is_given_wins_over_the_scenario(trace, tmp_path):
+    scenario = tmp_path / "scenario.toml"
+    scenario.write_text(
+        "[mix]\nio_share = 1.0\n[policy]\nmax_delay = 5\n[scheduler]\nslurm = true\n"
+    )
+    words = (trace, "--policy", "turns", "--scenario", scenario, "--json")
+    found = [json.loads(sluice(*words, *more).stdout) for more in ([], ["--io-share", "0"])]
+    assert [one["policies"]["none"]["lost_slot_hours"] > 0 for one in found] == [True, False]
 
 
 @pytest.mark.parametrize(("arguments", "code", "text"), WRONG)
@@ -127,7 +159,9 @@ def test_a_full_disk_leaves_nothing_half_written(trace, tmp_path):
 
 def test_ctrl_c_stops_a_long_replay_and_leaves_nothing(tmp_path):
     trace = write_trace(tmp_path / "trace.swf", count=60_000)
-    words = ("--slurm", "--set", "interval=1", "--jobs", tmp_path / "j.csv")
+    scenario = tmp_path / "s.toml"
+    scenario.write_text("[scheduler]\nslurm = true\ninterval = 1\n")
+    words = ("--scenario", scenario, "--jobs", tmp_path / "j.csv")
     process = interruptible.start(SLUICE, "site", "replay", trace, *words)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(4)
@@ -135,4 +169,4 @@ def test_ctrl_c_stops_a_long_replay_and_leaves_nothing(tmp_path):
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
     assert errors.strip() == "Aborted!"
-    assert [path.name for path in tmp_path.iterdir()] == ["trace.swf"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["s.toml", "trace.swf"]

@@ -61,7 +61,7 @@ def repeat(text: str) -> Callable[[Function], Function]:
     )
 
 
-TRACE = (
+ASKED = (
     click.argument("trace", type=FILE, required=False),
     click.option(
         "--generate",
@@ -78,35 +78,7 @@ TRACE = (
     click.option(
         "--seed",
         type=int,
-        default=1,
-        show_default=True,
-        help="Of all that is drawn: jobs, I/O profiles, wrong predictions.",
-    ),
-    click.option(
-        "--format",
-        "kind",
-        type=click.Choice(("swf", "sacct", "sacct-json", "csv", "history")),
-        help="What TRACE is.  [default: what it looks like]",
-    ),
-    click.option(
-        "--column",
-        "columns",
-        multiple=True,
-        callback=pairs,
-        metavar="KEY=TITLE",
-        help="Which column of a CSV holds what: job, submit, begin, start, end, runtime, limit, "
-        "slots, user, account, partition, state.",
-    ),
-    click.option(
-        "--count",
-        "slot",
-        type=click.Choice(("node", "processor")),
-        help="What to count in accounting.  [default: node; processor where jobs shared nodes]",
-    ),
-    click.option(
-        "--cluster",
-        metavar="NAME",
-        help="Whose jobs of accounting to replay, where they are of several clusters.",
+        help="Of all that is drawn: jobs, I/O profiles, wrong predictions.  [default: 1]",
     ),
     click.option(
         "--slots",
@@ -114,41 +86,11 @@ TRACE = (
         help="Size of the machine.  [default: what the trace says, or was ever busy in it]",
     ),
     click.option(
-        "--machine",
+        "--scenario",
         type=FILE,
-        help="A TOML file with the machine; see docs/reference/replay.md.",
-    ),
-    click.option("--slurm", is_flag=True, help="Schedule as slurmctld does by default."),
-    click.option(
-        "--set",
-        "settings",
-        multiple=True,
-        callback=pairs,
-        metavar="SETTING=VALUE",
-        help="A setting of the scheduler, as in backfill=easy; see docs/reference/replay.md.",
-    ),
-    click.option(
-        "--kill",
-        "kills",
-        is_flag=True,
-        help="Kill jobs at their limit that really ran beyond it.  [default: believe them]",
-    ),
-)
-STORAGE = (
-    click.option(
-        "--io-share",
-        type=click.FloatRange(0, 1),
-        metavar="SHARE",
-        help="Draw I/O profiles, so large a share of the jobs being I/O-heavy.  [default: 0.3 "
-        "where nothing else tells what jobs do]",
-    ),
-    click.option(
-        "--mix",
-        type=click.Choice(("checkpointing", "short", "measured")),
-        default="checkpointing",
-        show_default=True,
-        help="How to draw I/O profiles: bursts at a program's period, 1 to 4 bursts of 10 to 60 s "
-        "a job, or what runs of the same size did in the history of --profiles.",
+        metavar="FILE.toml",
+        help="How to read TRACE, machine, scheduler, mix, storage and options of policies; see "
+        "docs/reference/replay.md.",
     ),
     click.option(
         "--profiles",
@@ -157,79 +99,35 @@ STORAGE = (
         help="Take the jobs' I/O profiles from their Darshan logs in a history; TRACE may be one.",
     ),
     click.option(
-        "--lanes", type=click.IntRange(1, 16), default=4, show_default=True, help="Of the storage."
-    ),
-    click.option(
-        "--targets",
-        type=click.IntRange(min=1),
-        help="Storage targets in all.  [default: 0.16 a slot]",
-    ),
-    click.option(
-        "--sharing",
-        type=click.Choice(("fifo", "jobs", "nodes")),
-        default="fifo",
-        show_default=True,
-        help="How a full target divides itself: by arrival, or fairly by jobs or by nodes.",
-    ),
-    click.option(
-        "--storage-model",
-        type=click.Choice(("mean-field", "discrete-event")),
-        default="mean-field",
-        show_default=True,
-        help="Which storage model answers. The discrete-event one follows requests, and takes "
-        "about a thousand times as long.",
-    ),
-    click.option(
-        "--storage",
-        multiple=True,
-        callback=pairs,
-        metavar="NUMBER=VALUE",
-        help="A number of the storage, e.g. target_bandwidth=2e9; see "
-        "sim/engine/storage/mean_field.h.",
+        "--io-share",
+        type=click.FloatRange(0, 1),
+        metavar="SHARE",
+        help="Draw I/O profiles, so large a share of the jobs being I/O-heavy.  [default: 0.3 "
+        "where nothing else tells what jobs do]",
     ),
     click.option(
         "--max-delay",
         metavar="SECONDS",
         help="Longest time for which a policy delays a job, or inf.  [default: 1800]",
     ),
-    click.option(
-        "--wrong",
-        metavar="SHARE",
-        help="Let so large a share of the predictions be wrong.  [default: 0]",
-    ),
-    click.option(
-        "--option",
-        "options",
-        multiple=True,
-        callback=pairs,
-        metavar="NAME=VALUE",
-        help="An option of a policy; see docs/reference/replay.md.",
-    ),
-    click.option(
-        "--spread",
-        type=click.FloatRange(0, 2),
-        default=0.2,
-        show_default=True,
-        help="With --repeat: how uncertain each number of the storage is, as the standard "
-        "deviation of its logarithm.",
-    ),
 )
+"""Of replay and sweep: what is replayed."""
 
 
 def experiment_of(values: Mapping[str, Any]) -> Experiment:
-    """Make an experiment of the values of TRACE and STORAGE."""
+    """Make an experiment of the values of ASKED; those given win over the scenario's."""
     from sluice.sim.replay.experiment import Experiment
+    from sluice.sim.replay.scenario import read_scenario
 
-    given = dict(values)
-    if (given["trace"] is None) == (given["generate"] is None):
+    given = {name: value for name, value in values.items() if value is not None}
+    if ("trace" in given) == ("generate" in given):
         raise click.UsageError("give either a TRACE or --generate JOBS")
-    if given["slots"] is not None and given["machine"] is not None:
-        raise click.UsageError("give --slots or --machine, not both")
-    named = {name: given.pop(name) for name in ("max_delay", "wrong")}
-    given["options"] = given["options"] | {
-        name: text for name, text in named.items() if text is not None
-    }
-    return Experiment.of(given)
+    members = read_scenario(given.pop("scenario")) if "scenario" in given else {}
+    if "slots" in given and "machine" in members:
+        raise click.UsageError("give --slots, or [groups] in the scenario, not both")
+    if (longest := given.pop("max_delay", None)) is not None:
+        members["options"] = members.get("options", {}) | {"max_delay": longest}
+    return Experiment.of(members | given)
 
 
 def known_policies(names: Sequence[str]) -> tuple[str, ...]:

@@ -12,8 +12,7 @@ import click
 from sluice.cli.common import CommandError, Words, json_option, options, show_json, show_table
 from sluice.cli.listing import progress
 from sluice.cli.replay_options import (
-    STORAGE,
-    TRACE,
+    ASKED,
     experiment_of,
     known_policies,
     pairs,
@@ -31,7 +30,7 @@ SHOWN = ("lost_slot_hours", "share_of_bound", "io_slowdown_p99", "wait_mean_s", 
 
 
 @click.command("sweep", short_help="Compare policies over a grid of parameters.")
-@options(*TRACE)
+@options(*ASKED)
 @click.option(
     "--policy",
     "policies",
@@ -49,7 +48,6 @@ SHOWN = ("lost_slot_hours", "share_of_bound", "io_slowdown_p99", "wait_mean_s", 
     "seed, slots; an option of a policy, a setting of the scheduler, a number of the storage. All "
     "combinations are computed.",
 )
-@options(*STORAGE)
 @repeat("Ask each case again of N more draws of seeds and storage, for intervals.")
 @click.option(
     "--again",

@@ -12,8 +12,7 @@ import click
 from sluice.cli.common import CommandError, Words, json_option, options, show_json, show_table
 from sluice.cli.listing import progress
 from sluice.cli.replay_options import (
-    STORAGE,
-    TRACE,
+    ASKED,
     experiment_of,
     known_policies,
     repeat,
@@ -36,7 +35,7 @@ ENDINGS = (".csv", ".jsonl", ".parquet")
 
 
 @click.command("replay", short_help="Say how a trace of jobs would have been scheduled.")
-@options(*TRACE)
+@options(*ASKED)
 @click.option(
     "--policy",
     default="none",
@@ -51,7 +50,6 @@ ENDINGS = (".csv", ".jsonl", ".parquet")
     metavar="NAME,…",
     help="Other policies to replay the same jobs under, and to compare with it.",
 )
-@options(*STORAGE)
 @repeat("Ask again of N more draws of seeds and storage, for intervals; 19 make them 90 %.")
 @written(
     "--jobs",
@@ -89,17 +87,14 @@ def command(
     \b
     Examples:
         sluice site replay KTH-SP2.swf.gz --policy none
-        sluice site replay year.txt --slurm --machine cluster.toml --jobs jobs.csv
+        sluice site replay year.txt --scenario cluster.toml --jobs jobs.csv
         sluice site replay --generate 100000 --slots 512 --load 0.8 --seed 7
-        sluice site replay year.csv --column submit=Received --column slots=Hosts --slots 512
-        sluice site replay KTH-SP2.swf.gz --set backfill=conservative --set priority=multifactor \\
-            --set weight_fair_share=1000 --json
 
     \b
     What would policies have gained, and whom would they have delayed?
         sluice site replay KTH-SP2.swf.gz --policy sluice-auto --compare class-lanes,server-fair
         sluice site replay history.db --policy sluice-auto --repeat 19 --report gain.html
-        sluice site replay year.txt --profiles history.db --policy sluice-auto --wrong 0.3
+        sluice site replay year.txt --profiles history.db --policy sluice-auto
     """
     for path in (table, report):
         if path is not None and not os.access(path.parent, os.W_OK):
@@ -108,7 +103,7 @@ def command(
     names = known_policies((policy, *others))
     experiment = experiment_of(asked)
     does_io = names != ("none",) or repeats > 0 or report is not None
-    told = (experiment.io_share, experiment.profiles, asked["mix"])
+    told = (experiment.io_share, experiment.profiles, experiment.mix)
     if does_io or told != (None, None, "checkpointing"):
         _replay_with_io(experiment, names, repeats, table, report, as_json=as_json)
     else:

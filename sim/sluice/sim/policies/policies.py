@@ -399,7 +399,10 @@ def _class_lanes(question: Question) -> Plan:
 def lane_count(question: Question) -> int:
     count = len(question.storage.lanes)
     if count < 2:
-        raise PolicyError("this policy puts jobs on lanes; give the storage two at least (--lanes)")
+        raise PolicyError(
+            "this policy puts jobs on lanes; give the storage two at least: lanes = 2 in [storage] "
+            "of a --scenario"
+        )
     return count
 
 

@@ -7,6 +7,7 @@ again.
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
@@ -83,7 +84,7 @@ class Experiment:
     seed: int = 1
     slots: int | None = None
     machine: str | None = None
-    """Path."""
+    """Tables of a scenario that tell of it (machine.PARTS), as JSON."""
     slurm: bool = False
     settings: Pairs = ()
     """Of the scheduler."""
@@ -108,7 +109,6 @@ class Experiment:
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Experiment:
         """Make one of what `plain` returned, or of options of a command."""
-        values = {"storage" if name == "world" else name: one for name, one in values.items()}
         known = {one.name for one in fields(cls)}
         if unknown := sorted(set(values) - known):
             raise TraceError(f"an experiment has no {', '.join(unknown)}")
@@ -124,7 +124,7 @@ class Experiment:
     @property
     def inputs(self) -> tuple[str, ...]:
         """Paths of the files that it reads."""
-        return tuple(path for path in (self.trace, self.machine, self.profiles) if path is not None)
+        return tuple(path for path in (self.trace, self.profiles) if path is not None)
 
     @property
     def history(self) -> str | None:
@@ -199,12 +199,12 @@ class Experiment:
         storage = storage_for(
             site.machine.slots, lanes=self.lanes, targets=self.targets, sharing=self.sharing
         )
-        numbers = {name: _number("--storage", name, text) for name, text in self.storage}
+        numbers = {name: _number("[storage]", name, text) for name, text in self.storage}
         by_request = {name: numbers.pop(name) for name in BY_REQUEST if name in numbers}
         if by_request and self.storage_model != DISCRETE_EVENT:
             raise StorageModelError(
                 f"{', '.join(by_request)}: only the discrete-event storage model has it; "
-                f"give --storage-model {DISCRETE_EVENT}"
+                f'give model = "{DISCRETE_EVENT}" in [storage] of a --scenario'
             )
         return replace(
             storage,
@@ -221,7 +221,7 @@ class Experiment:
             if name not in kinds or name == "seed":
                 known = ", ".join(sorted(kinds.keys() - {"seed"}))
                 raise PolicyError(f"no policy has the option {name}; there are {known}")
-            given[name] = kinds[name](_number("--option", name, text))
+            given[name] = kinds[name](_number("[policy]", name, text))
         return Options(**given, seed=self.seed + repetition)
 
 
@@ -231,13 +231,13 @@ def _frozen(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def _number(option: str, name: str, text: str) -> float:
+def _number(table: str, name: str, text: str) -> float:
     try:
         number = float(text)
     except ValueError:
         number = math.nan
     if math.isnan(number):
-        raise EngineError(f"{option} {name}={text}: give a number")
+        raise EngineError(f"{table} {name} = {text}: give a number")
     return number
 
 
@@ -296,7 +296,7 @@ def _read(
 
 def _site(experiment: Experiment, trace: Trace) -> Site:
     if experiment.machine is not None:
-        site = parse_site(experiment.machine, Path(experiment.machine).read_text(encoding="utf-8"))
+        site = parse_site(json.loads(experiment.machine))
     elif experiment.slots is not None:
         site = one_pool(experiment.slots)
     else:
@@ -306,7 +306,7 @@ def _site(experiment: Experiment, trace: Trace) -> Site:
     known = scheduler_defaults()
     return site.with_settings(
         {
-            name: text if isinstance(known.get(name), str) else _number("--set", name, text)
+            name: text if isinstance(known.get(name), str) else _number("[scheduler]", name, text)
             for name, text in experiment.settings
         }
     )

@@ -1,12 +1,11 @@
 """What a trace is replayed on: a machine and the settings of its scheduler.
 
-Either all from the trace and the command line (one pool of slots), or a TOML file that names
-groups, partitions, licences and leases.
+Either all from the trace and the command line (one pool of slots), or groups, partitions, licences
+and leases of a scenario.
 """
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,32 +31,8 @@ SLURM: Mapping[str, float | str] = {
 }
 """What slurmctld does with default SchedulerParameters and sched/backfill."""
 
-EXAMPLE = """\
-[groups]                    # slots by group: nodes, or processors
-cpu = 96
-gpu = 4
-
-[partitions.batch]          # the first is the default
-groups = ["cpu"]
-
-[partitions.urgent]
-groups = ["cpu", "gpu"]
-tier = 1
-factor = 1.0
-
-[licenses]
-matlab = 8
-
-[[leases]]                  # from and until: UTC seconds; without until for good
-license = "matlab"          # or group = "gpu"
-amount = 2
-from = 843480031
-
-[scheduler]
-backfill = "easy"
-priority = "multifactor"
-weight_age = 1000
-"""
+PARTS = ("groups", "partitions", "licenses", "leases")
+"""Tables of a scenario that tell of the machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +79,9 @@ def site_of(trace: Trace) -> Site:
     return one_pool(busiest)
 
 
-def parse_site(name: str, text: str) -> Site:
-    """Read the TOML text of a file called name."""
+def parse_site(table: Mapping[str, Any]) -> Site:
+    """Make a site of those tables of a scenario that tell of the machine (PARTS)."""
     try:
-        table = tomllib.loads(text)
-        _only(table, "groups", "partitions", "licenses", "leases", "scheduler")
         groups = _totals(table.get("groups", {}), "groups")
         if not groups:
             raise ValueError("no [groups]; write e.g. nodes = 100")  # noqa: TRY301 - one handler
@@ -119,11 +92,10 @@ def parse_site(name: str, text: str) -> Site:
         ) or (Partition("all", tuple(range(len(groups)))),)
         return Site(
             Machine(tuple(groups.values()), partitions, licenses),
-            dict(table.get("scheduler", {})),
-            _leases(table.get("leases", []), list(groups), list(licenses)),
+            leases=_leases(table.get("leases", []), list(groups), list(licenses)),
         )
     except (ValueError, AttributeError, TypeError) as error:
-        raise MachineError(f"{name}: {error}") from error
+        raise MachineError(f"machine of the scenario: {error}") from error
 
 
 def _only(table: Mapping[str, Any], *names: str) -> None:

@@ -97,7 +97,8 @@ def _of_cluster(name: str, jobs: Sequence[Job], cluster: str | None) -> Sequence
         return jobs
     if cluster not in clusters:
         raise TraceError(
-            f"{name}: its jobs are of the clusters {', '.join(clusters)}; choose one by --cluster"
+            f"{name}: its jobs are of the clusters {', '.join(clusters)}; choose one by `cluster` "
+            "in [trace] of a --scenario"
         )
     return [job for job in jobs if job.cluster == cluster]
 
@@ -333,8 +334,8 @@ def _places(name: str, heading: list[str], columns: Mapping[str, str]) -> dict[s
         missing.append("runtime (or start and end)")
     if missing:
         raise TraceError(
-            f"{name}: no column for {', '.join(missing)}; name it, e.g. "
-            f"--column {missing[0].split()[0]}=TITLE (titles: {', '.join(heading)[:200]})"
+            f"{name}: no column for {', '.join(missing)}; name it in [trace.columns] of a "
+            f'--scenario: {missing[0].split()[0]} = "TITLE" (titles: {", ".join(heading)[:200]})'
         )
     return place
 
