@@ -276,7 +276,7 @@ loaded_next (const char *name)
 }
 
 void *
-loaded_beside (const char *other, const char *name)
+loaded_alongside (const char *other, const char *name)
 {
 	struct object object;
 	return find_from (behind_us (), other, FUNCTION, &object)

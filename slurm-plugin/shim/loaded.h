@@ -16,7 +16,7 @@ void *loaded_in_libc (const char *name);
 void *loaded_next (const char *name);
 
 /* The function `name` of the object in which loaded_next finds `other`. */
-void *loaded_beside (const char *other, const char *name);
+void *loaded_alongside (const char *other, const char *name);
 
 /* As loaded_next, of objects that come and go. */
 void *loaded_now (const char *name);

@@ -23,13 +23,13 @@ next_of_others (enum next which)
 }
 
 void *
-next_beside (enum next other, enum next which)
+next_alongside (enum next other, enum next which)
 {
 	static void *kept[NEXT_LIBC_COUNT];
 	void *found = __atomic_load_n (&kept[which], __ATOMIC_RELAXED);
 
 	if (!found) {
-		found = loaded_beside (names[other], names[which]);
+		found = loaded_alongside (names[other], names[which]);
 		__atomic_store_n (&kept[which], found, __ATOMIC_RELAXED);
 	}
 	return found;

@@ -40,7 +40,7 @@ void *next_find (enum next which);
 /* Of libraries that a program may load and unload at any time. */
 void *next_of_others (enum next which);
 /* The function of the library in which the next `other` is; NULL: it has none. */
-void *next_beside (enum next other, enum next which);
+void *next_alongside (enum next other, enum next which);
 
 static inline void *
 next_function (enum next which)
@@ -54,8 +54,8 @@ next_function (enum next which)
 }
 
 #define NEXT(name) ((__typeof__ (&name))next_function (NEXT_##name))
-#define NEXT_BESIDE(other, name)                                                           \
-	((__typeof__ (&name))next_beside (NEXT_##other, NEXT_##name))
+#define NEXT_ALONGSIDE(other, name)                                                        \
+	((__typeof__ (&name))next_alongside (NEXT_##other, NEXT_##name))
 
 /* Ends a function of variable arguments, whatever these are, by what the next one returns:
  * a function of the program's own libraries, of which nothing else is known. */

@@ -187,7 +187,7 @@ WRAP_VALUES (__vprintf_chk, (int flag, const char *format, va_list values),
 #define WRAP_FORMAT(name, parameters, of_values, arguments, file)                          \
 	EXPORT int name parameters                                                         \
 	{                                                                                  \
-		__typeof__ (&of_values) next = NEXT_BESIDE (name, of_values);              \
+		__typeof__ (&of_values) next = NEXT_ALONGSIDE (name, of_values);           \
 		struct stream stream;                                                      \
 		va_list values;                                                            \
 		int done, counts;                                                          \

@@ -77,7 +77,7 @@ WRAP (int, __vdprintf_chk, (int fd, int flag, const char *format, va_list values
 #define WRAP_FORMAT(name, parameters, of_values, arguments)                                \
 	EXPORT int name parameters                                                         \
 	{                                                                                  \
-		__typeof__ (&of_values) next = NEXT_BESIDE (name, of_values);              \
+		__typeof__ (&of_values) next = NEXT_ALONGSIDE (name, of_values);           \
 		struct turn turn;                                                          \
 		va_list values;                                                            \
 		int done, counts;                                                          \

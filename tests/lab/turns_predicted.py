@@ -8,7 +8,14 @@ from target_kinds import Limits
 from turns_cases import LANES, Alone, Draw, Job
 from turns_lab import LATENCY
 
-from sluice.sim.storage.discrete_event import PATTERNS, simulate
+from sluice.sim.storage.discrete_event import simulate
+
+PATTERNS = {
+    "owc": {"sync": "flush", "creates": 1},
+    "ws": {"sync": "flush", "rewrites": 1},
+    "aw": {"sync": "behind"},
+}
+"""What the patterns of Shah et al. mean in the numbers of a program."""
 
 STORAGE = {
     "targets": len(LANES),

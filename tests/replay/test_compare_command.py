@@ -180,7 +180,7 @@ WRONG = (
     (["--compare", "none,magic"], 2, "no policy 'magic'"),
     (["--policy", "sluice-oracle"], 2, "sluice-oracle is an ablation"),
     (["--report", "gain.pdf"], 2, "end its name in .html"),
-    (["--policy", "two-groups", "--max-delay", "long"], 1, "max_delay=long: give a number"),
+    (["--policy", "two-groups", "--max-delay", "long"], 1, "max_delay = long: give a number"),
 )
 WRONG_SCENARIOS = (
     ("class-lanes", "[storage]\nlanes = 1", "give the storage two at least: lanes = 2"),
@@ -245,7 +245,7 @@ MALFORMED = (
     ("damaged gzip", b"\x1f\x8b\x08\0", "damaged gzip file"),
     ("other JSON", b'{"jobs": 3}', "not what `sacct --json` prints"),
     ("text", b"hello world\nthis is no trace\n", "line 1 field 1 is no number; give a trace"),
-    ("CSV without sizes", b"submit,runtime\n1,2\n", "name it, e.g. --column slots=TITLE"),
+    ("CSV without sizes", b"submit,runtime\n1,2\n", 'slots = "TITLE"'),
 )
 
 

@@ -209,7 +209,7 @@ WRONG = (
     ([], 2, "give a --policy"),
     (["--policy", "two-groups", "--vary", "colour=red"], 1, "nothing called colour can vary"),
     (["--policy", "two-groups", "--vary", "load=0.5,much"], 1, "load=much: give a number"),
-    (["--policy", "two-groups", "--vary", "wrong=0,some"], 1, "wrong=some: give a number"),
+    (["--policy", "two-groups", "--vary", "wrong=0,some"], 1, "wrong = some: give a number"),
     (["--policy", "two-groups", "--table", "t.xls"], 2, "end its name in .csv or .parquet"),
 )
 

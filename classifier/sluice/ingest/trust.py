@@ -166,7 +166,7 @@ def bears_out(job: Job, profile: Profile) -> bool:
 
 
 def _is_metadata_borne_out(job: Job, profile: Profile) -> bool:
-    """Whether opens and the like are counted, or few beside the bytes that came with them."""
+    """Whether opens and the like are counted, or few next to the bytes that came with them."""
     names = ("metadata_rate", "io_share", "runtime_seconds")
     operations = math.prod(profile.numbers.get(name, 0.0) for name in names)
     is_heavy = profile.pattern == "metadata" or _moved(profile) < METADATA_BYTES * operations

@@ -132,7 +132,7 @@ class Job:
     """By Slurm's accounting alone, which no user can write."""
     accounted_read_bytes: int | None = None
     served_uid: int | None = None
-    """The user that the file system's servers name beside their counts of this job."""
+    """The user that the file system's servers name next to their counts of this job."""
 
     @property
     def submission_id(self) -> int:

@@ -140,13 +140,14 @@ def _members(name: str, table: Any) -> dict[str, Any]:
 
 
 def _checked(name: str, key: str, value: Any, types: tuple[type, ...]) -> Any:
-    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+    is_kind = isinstance(value, types)
+    if not is_kind or (isinstance(value, bool) and bool not in types):
         kinds = {WORD: "a text", WHOLE: "a whole number", NUMBER: "a number", YES: "true or false"}
         raise ValueError(f"[{name}] {key} is {value!r}; give {kinds[types]}")
     if key in CHOICES and value not in CHOICES[key]:
         raise ValueError(f"[{name}] {key} is {value!r}; give {', '.join(CHOICES[key])}")
-    low, high = BOUNDS.get(key, (value, value))
-    if not low <= value <= high:
+    if key in BOUNDS and not BOUNDS[key][0] <= value <= BOUNDS[key][1]:
+        low, high = BOUNDS[key]
         raise ValueError(f"[{name}] {key} is {value!r}; give {low} to {high}")
     return value
 
