@@ -325,7 +325,7 @@ def _undoubted(
 ) -> Iterator[tuple[int, Job | BrokenLine]]:
     """Leave out jobs that may be a user's text: out of order, or contradicted by another row.
 
-    A user's text stands in the row of his own job: what it says of an earlier one comes too late.
+    A user's text stands in that user's row: what it says of an earlier job comes too late.
     """
     orders: defaultdict[str, _Order] = defaultdict(_Order)
     same: list[tuple[int, Job]] = []

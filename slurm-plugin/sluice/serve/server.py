@@ -1,7 +1,7 @@
 """Where the pages are served: on loopback or on a unix socket, and nowhere else.
 
-Whoever can connect can also keep connections open, so that each carries one request, has seconds
-to say it, and gives way to newer ones where there are too many.
+Each user who can connect can also keep connections open: so a connection carries one request, has
+seconds to say it, and gives way to newer ones where there are too many.
 """
 
 from __future__ import annotations
