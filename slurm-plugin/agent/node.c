@@ -230,8 +230,8 @@ say (struct node_job *job, uint64_t until, uint64_t rate, uint32_t share)
 	pages_say (&job->pages, until, rate);
 }
 
-/* Until when it may be held at this stretch; not after now: it goes for a moment. A burst that
- * renews words does not lengthen it. */
+/* Until when it may be held at this stretch; not after now: it goes for a moment. A burst
+ * that renews words does not lengthen it. */
 static uint64_t
 end_of_stretch (struct node_job *job, const struct wire_word *word, uint64_t now)
 {
