@@ -12,9 +12,12 @@
 #include <getopt.h>
 #include <math.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "agents.h"
@@ -122,6 +125,28 @@ sleep_ms (const struct coordinator *c, int64_t now)
 	return next > now ? (int)(next - now) : 0;
 }
 
+/* Tell systemd that this daemon is not stuck, where its unit has WatchdogSec
+ * (sd_notify(3)). */
+static void
+say_alive (void)
+{
+	static const char alive[] = "WATCHDOG=1";
+	const char *path = getenv ("NOTIFY_SOCKET");
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	size_t length = path ? strlen (path) : 0;
+	if (length == 0 || length >= sizeof address.sun_path)
+		return;
+	memcpy (address.sun_path, path, length);
+	if (*path == '@')
+		address.sun_path[0] = 0; /* a name without a file */
+	int said = socket (AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (said < 0)
+		return;
+	sendto (said, alive, sizeof alive - 1, MSG_NOSIGNAL, (struct sockaddr *)&address,
+		(socklen_t)(offsetof (struct sockaddr_un, sun_path) + length));
+	close (said);
+}
+
 static void
 run (struct coordinator *c)
 {
@@ -135,6 +160,7 @@ run (struct coordinator *c)
 		if (now >= c->published + PUBLISH_MS) {
 			c->rules = site_rules (c->site, now);
 			publish (c, now);
+			say_alive ();
 		}
 	}
 }

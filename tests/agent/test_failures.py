@@ -242,3 +242,21 @@ def test_a_program_under_the_shim_waits_and_ends_as_without(cluster):
     assert target.stat().st_size == 65536 * 400
     assert page.sum("bytes") == 65536 * 400
     assert page.sum("held_ns") > 0
+
+
+def test_sluice_turns_tells_systemd_that_it_is_not_stuck(cluster: Cluster, tmp_path, monkeypatch):
+    path = tmp_path / "notify"
+    systemd = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    systemd.bind(str(path))
+    path.chmod(0o777)
+    tmp_path.chmod(0o755)
+    systemd.settimeout(30)
+    monkeypatch.setenv("NOTIFY_SOCKET", str(path))
+    cluster.start_turns()
+    assert {systemd.recv(100) for _ in range(3)} == {b"WATCHDOG=1"}
+    cluster.turns.signal(signal.SIGSTOP)
+    systemd.settimeout(0.5)
+    with pytest.raises(TimeoutError):
+        for _ in range(100):  # of what was said before, and then nothing
+            systemd.recv(100)
+    cluster.turns.signal(signal.SIGCONT)

@@ -91,6 +91,18 @@ def test_a_unit_may_do_what_its_daemon_needs_and_no_more(unit):
     assert found["User"] == ["@SLURM_USER@"]
 
 
+@pytest.mark.parametrize("unit", sorted({*UNITS} - {"sluice-agent"}))
+def test_what_runs_on_the_controller_is_bounded_and_restarted_where_it_hangs(unit):
+    found = directives(unit)
+    assert re.fullmatch(r"\d+%", found["MemoryMax"][0])
+    assert re.fullmatch(r"\d+%", found["CPUQuota"][0])
+    if found.get("Type") == ["oneshot"]:
+        assert found["TimeoutStartSec"]
+    else:
+        assert found["WatchdogSec"]
+        assert found["Restart"][0] in {"always", "on-failure"}
+
+
 def test_python_runs_where_memory_cannot_be_both_written_and_run():
     """The kernel's own switch for what MemoryDenyWriteExecute= asks of systemd."""
     done = subprocess.run(

@@ -21,6 +21,7 @@ from waitress.channel import HTTPChannel
 from waitress.task import WSGITask
 
 from sluice.serve.access import MOST_BYTES, AccessError
+from sluice.slurm.service import say_alive
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,9 +168,20 @@ def serve(app: WSGIApplication, listener: socket.socket, *, prefix: str = "") ->
     server.channel_class = Channel
     try:
         server.accept = _patient(server.accept)
+        server.readable = _said_alive(server.readable)
         server.run()
     finally:
         server.close()
+
+
+def _said_alive(readable: Callable[[], bool]) -> Callable[[], bool]:
+    """Say so whenever waitress asks, which its loop does once a second or more often."""
+
+    def say_and_ask() -> bool:
+        say_alive()
+        return readable()
+
+    return say_and_ask
 
 
 def _patient(accept: Callable[[], Any]) -> Callable[[], Any]:

@@ -415,6 +415,7 @@ def _follow(daemon: Daemon) -> None:
     while True:
         begin = time.monotonic()
         daemon.round()
+        service.say_alive()
         took = time.monotonic() - begin
         time.sleep(max(daemon.config.follow_ms / 1000 - took, daemon.rest))
 

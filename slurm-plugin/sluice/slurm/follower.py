@@ -22,10 +22,11 @@ from sluice.prediction.requested import SLACK
 from sluice.slurm.joiner import WINDOW, JobTraits, RecordKey, Submitted, match
 from sluice.slurm.ledger import HOPE, Known, cut_name, known_of, readable
 from sluice.slurm.records import SlurmError
+from sluice.slurm.service import say_alive
 from sluice.slurm.slurm_commands import accounting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from sluice.history_db.intake import JobSummary
@@ -124,6 +125,16 @@ class AccountingError(SlurmError):
     """Sacct could not tell."""
 
 
+LOGS = 100  # read between two signs of life: there may be a million when a site begins
+
+
+def _said_alive(paths: Iterable[Path]) -> Iterator[Path]:
+    for number, path in enumerate(paths):
+        if number % LOGS == 0:
+            say_alive()
+        yield path
+
+
 class Follower:
     """Remembers what it has asked and seen."""
 
@@ -164,7 +175,7 @@ class Follower:
         """Take up the logs that came, and those whose jobs are known now. Raises HistoryError."""
         summary = ingest_checked(
             store,
-            self._tree.files(now),
+            _said_alive(self._tree.files(now)),
             now=now,
             workers=self._workers,
             classifier=site_classifier(store),

@@ -312,6 +312,7 @@ class Learner:
             try:
                 yield
             finally:
+                service.say_alive()
                 self._status.ran[name] = int(time.time())
 
     def _score(self, store: Store, now: float) -> None:
@@ -472,6 +473,7 @@ def _run(learner: Learner) -> None:
     service.leave_at_signals()
     while True:
         learner.poll()
+        service.say_alive()
         time.sleep(learner.pause)
 
 

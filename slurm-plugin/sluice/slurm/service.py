@@ -1,4 +1,4 @@
-"""What sluiced and sluice-learn share as services, and the kill switch.
+"""What daemons share as services, and the kill switch.
 
 Who may read Sluice's files: their owner and the service group, because they name users' jobs. The
 service group is the group of the directory that a file lies in.
@@ -10,6 +10,7 @@ import logging
 import os
 import pwd
 import signal
+import socket
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -180,6 +181,20 @@ def stamp_of(path: Path) -> Stamp | None:
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def say_alive() -> None:
+    """Tell systemd that this daemon is not stuck, where its unit has WatchdogSec (sd_notify(3)).
+
+    It kills and restarts a daemon that has not said so for as long.
+    """
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address or os.environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
+        return
+    path = f"\0{address[1:]}" if address.startswith("@") else address
+    kind = socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
+    with suppress(OSError), socket.socket(socket.AF_UNIX, kind) as said:
+        said.sendto(b"WATCHDOG=1", path)
 
 
 def leave_at_signals() -> None:
