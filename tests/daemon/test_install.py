@@ -1,9 +1,11 @@
 """`make install` copies all there is, and makes the service group and its directories."""
 
+import ast
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -138,6 +140,49 @@ def test_commands_are_installed_with_all_that_they_import_and_read(tmp_path):
     settings = re.sub(r"^#(?=\w+=)", "", example, flags=re.MULTILINE)
     settings = re.sub(r"^Mode=(advise|enforce).*$", "", settings, flags=re.MULTILINE)
     assert len(core.parse_config("example", settings.encode()).policy.lanes) == 2
+
+
+PAGE = re.compile(r"/usr/share/doc/sluice/([\w/-]+\.md)(?:#([\w-]+))?")
+
+
+def anchors(page: str) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", page, re.MULTILINE)
+    kept = (re.sub(r"[^\w -]", "", title.lower()).strip().replace(" ", "-") for title in titles)
+    return {*kept, *re.findall(r'<a (?:id|name)="([^"]+)"', page)}
+
+
+def test_pages_that_messages_alerts_and_help_name_are_installed(tmp_path):
+    """From wherever it is installed: they name no page of the sources."""
+    words = [f"BUILD={tmp_path}/build", f"PYTHON={sys.executable}", "PREFIX=/opt/sluice"]
+    files = installed(tmp_path / "root", PACKAGING, *words)
+    named = set()
+    for name, text in files.items():
+        if name.endswith((".py", ".yml", ".1", ".5", ".8")):
+            assert "/usr/share/doc/sluice" not in text, name
+            told = text.replace("/opt/sluice/share/doc", "/usr/share/doc").replace("\\-", "-")
+            named |= set(PAGE.findall(told))
+    assert len(named) > 20
+    for page, anchor in named:
+        text = files[f"opt/sluice/share/doc/sluice/{page}"]
+        assert not anchor or anchor in anchors(text), f"{page}#{anchor}"
+
+
+def test_nothing_that_a_user_sees_names_a_page_of_the_sources():
+    for path in (*ROOT.glob("*/sluice/**/*.py"), *(ROOT / "slurm-plugin").rglob("*.yml")):
+        code = "\n".join(literals(path)) if path.suffix == ".py" else path.read_text()
+        assert not re.search(r"(?<!\w)docs/(guide|reference|evidence)/", code), path
+
+
+def literals(path: Path) -> Iterator[str]:
+    """The texts of a module that a user may see: of what explains itself, a command's help."""
+    tree = ast.parse(path.read_text())
+    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    if "cli" in path.parts:
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        said -= {id(node.body[0].value) for node in functions if isinstance(node.body[0], ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
+            yield node.value
 
 
 @pytest.mark.parametrize("plugin", ["job_submit", "spank"])

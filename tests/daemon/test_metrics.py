@@ -164,7 +164,7 @@ def test_alerts_ask_for_metrics_that_are_there_and_lead_to_a_heading_that_says_w
     for name, expression in alerts:
         assert metrics_in(expression)
         assert metrics_in(expression) <= METRICS.keys(), name
-        assert f"docs/guide/monitoring.md#{name.lower()}" in text
+        assert f"/usr/share/doc/sluice/guide/monitoring.md#{name.lower()}" in text
     section = PAGE.read_text().partition("## What to do at each alert")[2]
     headings = re.findall(r"^### (\w+)\n\n(\S.*)", section, re.MULTILINE)
     assert {heading for heading, _ in headings} == {name for name, _ in alerts}

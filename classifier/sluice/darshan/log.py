@@ -208,7 +208,7 @@ def load_library() -> Any:
         failed.append(f"{path}: {_text(error.text)}")
     raise DarshanLibraryError(
         f"no libdarshan-util: {'; '.join(failed)}. A package of Sluice has one; see `make "
-        "darshan-util` in the guide's page on installation"
+        "darshan-util` in /usr/share/doc/sluice/guide/install.md"
     )
 
 

@@ -90,7 +90,7 @@ ASKED = (
         type=FILE,
         metavar="FILE.toml",
         help="How to read TRACE, machine, scheduler, mix, storage and options of policies; see "
-        "docs/reference/replay.md.",
+        "/usr/share/doc/sluice/reference/replay.md.",
     ),
     click.option(
         "--profiles",

@@ -88,7 +88,8 @@ def command() -> None:
     together      the two may run together, whatever is predicted
 
     Of several reviews that are about a job, the one with the most conditions counts. A site can
-    keep reviews in a file, too: the setting Reviews names it, and docs/guide/review.md shows one.
+    keep reviews in a file, too: the setting Reviews names it, and
+    /usr/share/doc/sluice/guide/review.md shows one.
     Run this as root or as the user of sluice-learn.
 
     \b

@@ -37,7 +37,8 @@ SHOWN = ("lost_slot_hours", "share_of_bound", "io_slowdown_p99", "wait_mean_s", 
     type=Words(),
     multiple=True,
     metavar="NAME,…",
-    help="Policies to set next to Slurm alone; docs/reference/replay.md lists them.",
+    help="Policies to set next to Slurm alone; /usr/share/doc/sluice/reference/replay.md lists "
+    "them.",
 )
 @click.option(
     "--vary",

@@ -41,7 +41,8 @@ ENDINGS = (".csv", ".jsonl", ".parquet")
     default="none",
     show_default=True,
     metavar="NAME",
-    help="Who decides about I/O; none: Slurm alone. docs/reference/replay.md lists them.",
+    help="Who decides about I/O; none: Slurm alone. /usr/share/doc/sluice/reference/replay.md "
+    "lists them.",
 )
 @click.option(
     "--compare",

@@ -89,7 +89,8 @@ def _loopback(host: str, listen: str) -> ipaddress.IPv4Address | ipaddress.IPv6A
             return address
     raise AccessError(
         f"{listen}: served are loopback and unix sockets alone; let the site's own web server "
-        "(nginx, Apache) stand in front, with its TLS and its login: see docs/guide/serve.md"
+        "(nginx, Apache) stand in front, with its TLS and its login: see "
+        "/usr/share/doc/sluice/guide/serve.md"
     )
 
 

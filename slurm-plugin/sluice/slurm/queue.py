@@ -560,7 +560,7 @@ class Feed:
         self._pause = min(max(FIRST_PAUSE, 2 * self._pause), LONGEST_PAUSE)
 
 
-REMEDY = "`make build install` builds and installs it (docs/guide/install.md)"
+REMEDY = "`make build install` builds and installs it (/usr/share/doc/sluice/guide/install.md)"
 
 
 def find_program() -> Path:

@@ -46,7 +46,7 @@ UNCONFIRMED = (
 )
 COUNT = (
     "JobAcctGatherType=jobacct_gather/linux in slurm.conf lets Slurm count; see "
-    "docs/guide/ingest.md#what-counters-confirm"
+    "/usr/share/doc/sluice/guide/ingest.md#what-counters-confirm"
 )
 """What to do about it."""
 

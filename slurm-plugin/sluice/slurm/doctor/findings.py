@@ -274,7 +274,7 @@ SILENT_SECONDS = 10
 """sluice-turns writes its status every second."""
 UNCOVERED = 0.1
 """Share of the bytes written in ways that are not held, from which that is named."""
-ON_A_NODE = "docs/guide/turns.md#when-a-job-takes-no-turns"
+ON_A_NODE = "/usr/share/doc/sluice/guide/turns.md#when-a-job-takes-no-turns"
 
 
 def turns(site: Site) -> Iterator[Finding]:
@@ -359,7 +359,7 @@ def _turns_troubles(status: Status) -> Iterator[Finding]:
         (
             status.counts.get("left_alone", 0),
             "parts of jobs found no room in sluice-turns",
-            "see its limits in docs/reference/turns-protocol.md",
+            "see its limits in /usr/share/doc/sluice/reference/turns-protocol.md",
         ),
     ):
         if count:
@@ -370,7 +370,7 @@ def _turns_troubles(status: Status) -> Iterator[Finding]:
             "WARN",
             "turns",
             f"only {share_text(share)} of the bytes are written in ways that can be held",
-            "docs/guide/turns-support.md#what-it-does-not-see lists the others",
+            "/usr/share/doc/sluice/guide/turns-support.md#what-it-does-not-see lists the others",
         )
 
 
