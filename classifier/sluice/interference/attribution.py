@@ -25,8 +25,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.stats import combine_pvalues
 
+from sluice.interference.fitting import together
 from sluice.interference.timeline import Timeline, exposure, slices_of
 from sluice.policies import core
 
@@ -325,7 +325,7 @@ def _observe(
         aggressor=aggressor,
         rho=float(np.exp(np.clip(log_rho, -MOST_LOG_RHO, MOST_LOG_RHO))),
         log_sd=float(weights.sum() ** -0.5),
-        p_value=float(combine_pvalues([one.p_value for one in evidence]).pvalue),
+        p_value=together([one.p_value for one in evidence]),
         disturbed=disturbed,
         undisturbed=undisturbed,
         is_at_floor=any(one.is_at_floor for one in evidence),

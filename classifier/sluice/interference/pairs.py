@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import combine_pvalues
 
 from sluice.history_db.records import program_name
+from sluice.interference.fitting import together
 from sluice.interference.observations import Seen, alone_rates, of_writers, site_coruns
 from sluice.interference.programs import ProductionProgram
 from sluice.interference.site_model import SiteModel, fit
@@ -89,7 +89,7 @@ def false_discovery_rates(p_values: Sequence[float]) -> NDArray[np.float64]:
 
 
 def _p_value(group: Sequence[ObservedInterference]) -> float:
-    return float(combine_pvalues([row.p_value for row in group]).pvalue)
+    return together([row.p_value for row in group])
 
 
 def _pair(group: Sequence[ObservedInterference], p_value: float, *, is_called: bool) -> Pair:

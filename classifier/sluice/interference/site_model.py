@@ -30,9 +30,9 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.optimize import least_squares
 from threadpoolctl import threadpool_limits
 
+from sluice.interference.fitting import least_squares
 from sluice.interference.observations import Seen
 from sluice.interference.programs import SCALES, ProductionProgram, features, likeness
 from sluice.policies import core
@@ -375,8 +375,7 @@ def _fit(
     observations: Sequence[Observation], beginning: Beginning, production: Sequence[Seen] = ()
 ) -> SiteModel:
     problem = _Problem(observations, beginning, production)
-    found = least_squares(problem.residuals, np.zeros(problem.size), jac=problem.jacobian)
-    return problem.model(found.x)
+    return problem.model(least_squares(problem.residuals, problem.jacobian, problem.size))
 
 
 def _deviation_on(unseen: Sequence[Unseen]) -> float:

@@ -28,7 +28,6 @@ from statistics import fmean, variance
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import stdtrit
 
 from sluice.history_db.records import CoRun
 from sluice.interference.calibrate.protocol import MOST_FOREIGN_SHARE, Member, measure
@@ -350,4 +349,6 @@ def _sharing(rates: _Rates, pairs: Sequence[tuple[float, float]]) -> Sharing:
 
 def _t(freedom: int) -> float:
     """Return by how many standard errors CONFIDENCE reaches to either side."""
+    from scipy.special import stdtrit  # noqa: PLC0415 - not there where nobody calibrates
+
     return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
