@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,50 @@ def test_commands_are_installed_with_all_that_they_import_and_read(tmp_path):
     settings = re.sub(r"^#(?=\w+=)", "", example, flags=re.MULTILINE)
     settings = re.sub(r"^Mode=(advise|enforce).*$", "", settings, flags=re.MULTILINE)
     assert len(core.parse_config("example", settings.encode()).policy.lanes) == 2
+
+
+def parts_of_debs() -> dict[str, dict[str, str]]:
+    text = (PACKAGING / "debian" / "control").read_text()
+    parts = [re.sub(r"\n ", " ", part) for part in text.split("\n\n")]
+    fields = [dict(re.findall(r"^([\w-]+): (.*)$", part, re.MULTILINE)) for part in parts]
+    return {part["Package"]: part for part in fields if "Package" in part}
+
+
+def test_who_only_assesses_installs_no_compiler():
+    """Debian's SciPy depends on Pythran, that on g++ and Boost."""
+    parts = parts_of_debs()
+    heavy = re.compile("scipy|sklearn|slurm|sluice")
+    assert heavy.search(parts["sluice"]["Depends"])
+    assert not heavy.search(parts["sluice-tools"]["Depends"] + parts["sluice-tools"].get("Pre", ""))
+    assert "Recommends" not in parts["sluice-tools"]
+
+
+def test_each_command_and_page_is_in_exactly_one_package():
+    lists = (PACKAGING / "debian").glob("*.install")
+    patterns = [line.split()[0] for path in lists for line in path.read_text().splitlines()]
+    for page in (ROOT / "docs" / "man").iterdir():
+        name = f"usr/share/man/man{page.suffix[1:]}/{page.name}"
+        found = [one for one in patterns if fnmatch(name, one) or name.startswith(f"{one}/")]
+        assert len(found) == 1, (name, found)
+
+
+def test_make_deb_names_what_is_missing_before_it_builds(tmp_path):
+    lacking = tmp_path / "dpkg-checkbuilddeps"
+    lacking.write_text("#!/bin/sh\necho 'Unmet build dependencies: libdeflate-dev' >&2; exit 1\n")
+    (tmp_path / "dpkg-buildpackage").write_text("#!/bin/sh\nexit 1\n")
+    for path in tmp_path.iterdir():
+        path.chmod(0o755)
+    done = subprocess.run(
+        ["make", "-C", PACKAGING, "deb", f"BUILD={tmp_path}/build"],
+        env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "Unmet build dependencies: libdeflate-dev" in done.stderr
+    assert f"sudo apt-get build-dep {PACKAGING} installs them" in done.stderr
+    assert not (tmp_path / "build").exists()
 
 
 PAGE = re.compile(r"/usr/share/doc/sluice/([\w/-]+\.md)(?:#([\w-]+))?")

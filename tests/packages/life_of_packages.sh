@@ -99,11 +99,11 @@ controller
 ! plugin_of_slurmctld
 kill %1; wait %1 || true
 touch /var/lib/sluice/history.db
-apt remove sluice sluice-plugins sluice-node
+apt remove sluice sluice-tools sluice-plugins sluice-node
 test -e /run/sluice/off && test -e /var/lib/sluice/history.db
 apt install /srv/newer/*.deb
 test ! -e /run/sluice/off
-apt purge sluice sluice-plugins sluice-node
+apt purge sluice sluice-tools sluice-plugins sluice-node
 test ! -e /run/sluice && test ! -e /var/lib/sluice && test ! -e /usr/lib/sluice
 sbatch --wrap true
 kill "$(cat /run/slurmctld.pid)"

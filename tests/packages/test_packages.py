@@ -24,7 +24,7 @@ BUILDS = (
     *("python3-cffi", "python3-click", "python3-dev", "python3-pip", "python3-setuptools"),
 )
 SLURM = ("slurmctld", "slurmd", "slurm-client", "munge", "mount")  # mount: to enter the root
-NAMES = ("sluice", "sluice-plugins", "sluice-node")
+NAMES = ("sluice", "sluice-tools", "sluice-plugins", "sluice-node")
 PATIENCE = 3000  # seconds; far more than any of it takes
 HERE = Path(__file__).parent
 GUIDE = HERE.parents[1] / "docs/guide/first-month.md"
@@ -76,6 +76,21 @@ def test_the_plugins_depend_on_the_very_slurm_that_they_were_built_for(debs):
     depends = field(debs["sluice-plugins"], "Depends")
     low, high = re.findall(r"slurm-wlm-basic-plugins \((?:>=|<<) ([^)]+)\)", depends)
     assert (low, high) == ("22.05.8", "22.05.9~")
+
+
+def test_who_only_assesses_gets_no_compiler_and_assesses(debs, site):
+    """By apt, in a root without Slurm's daemons at work; what Debian's SciPy would bring."""
+    put(site, debs["sluice-tools"], A_LOG)
+    words = "apt-get update && apt-get install -y --no-install-recommends"
+    done = site.run("sh", "-c", f"{words} /srv/{debs['sluice-tools'].name}", timeout=PATIENCE)
+    assert done.returncode == 0, done.stdout[-12_000:]
+    listed = site.run("dpkg-query", "-W", "-f", "${Package}\\n").stdout.split()
+    assert not [
+        name for name in listed if re.match(r"g\+\+|libboost|python3-(scipy|pythran)", name)
+    ]
+    asks = f"sluice history ingest /srv/{A_LOG.name} && sluice site assess --bandwidth 10G"
+    done = site.run("sh", "-c", f"cd /root && export SLUICE_HISTORY=/root/a.db && {asks}")
+    assert done.returncode == 0, done.stdout
 
 
 def newer(deb: Path, place: Path) -> None:

@@ -177,7 +177,9 @@ GROUPS = {
     )
 }
 FOR_REPORTS = ("jinja2", "matplotlib")
-"""What a site installs only if it wants pages with pictures."""
+"""What a site installs only if it wants pages with pictures,"""
+FOR_MODELS = ("scipy", "sklearn")
+"""and who only assesses one does not."""
 
 
 class Sluice(Verbs):
@@ -212,7 +214,13 @@ class Sluice(Verbs):
         except library_errors() as error:
             raise CommandError(str(error)) from error
         except ModuleNotFoundError as error:
-            if error.name not in FOR_REPORTS:
+            library = (error.name or "").partition(".")[0]
+            if library in FOR_MODELS:
+                raise CommandError(
+                    f"training and calibration need {library}: install python3-scipy and "
+                    "python3-sklearn, or the package `sluice`"
+                ) from error
+            if library not in FOR_REPORTS:
                 raise
             raise CommandError(
                 f"pages with pictures need {error.name}: install python3-jinja2 and "
