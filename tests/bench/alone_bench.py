@@ -14,7 +14,7 @@ from contended_runs import LAWS, MeanField, alone, contended, programs
 from test_alone import BANDWIDTH, FACTOR, jobs_of
 
 from sluice.policies.core import Z90
-from sluice.prediction.undisturbed import undisturbed
+from sluice.prediction.solo_estimate import undisturbed
 
 SEEDS = 6
 EACH = 8

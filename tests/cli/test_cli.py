@@ -18,7 +18,7 @@ from sluice.cli.main import DAILY, GROUPS
 from sluice.cli.main import main as sluice
 from sluice.history_db.records import Job
 from sluice.history_db.store import Store
-from sluice.slurm import texts
+from sluice.slurm import formatting
 from sluice.slurm.daemon import main as sluiced
 
 BIN = Path(sys.executable).parent
@@ -378,7 +378,7 @@ def test_who_may_not_switch_is_told_who_may(conf):
     ],
 )
 def test_bytes_are_in_binary_units(count, text):
-    assert texts.bytes_text(count) == text
+    assert formatting.bytes_text(count) == text
 
 
 @pytest.mark.parametrize(
@@ -396,13 +396,13 @@ def test_bytes_are_in_binary_units(count, text):
     ],
 )
 def test_durations_are_in_their_two_largest_units(seconds, text):
-    assert texts.duration_text(seconds) == text
+    assert formatting.duration_text(seconds) == text
 
 
 def test_times_are_local_and_nothing_is_a_dash():
-    assert texts.time_text(None) == "–"
-    assert texts.time_text(0) == "–"
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", texts.time_text(1_800_000_000))
+    assert formatting.time_text(None) == "–"
+    assert formatting.time_text(0) == "–"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", formatting.time_text(1_800_000_000))
 
 
 def test_a_table_in_a_pipe_is_aligned_plain_text():
@@ -421,5 +421,5 @@ def test_a_table_of_no_rows_is_its_heading():
 
 
 def test_what_users_write_stays_on_one_line():
-    shown = texts.one_line("a\nb\x1b[31m\udcff")
+    shown = formatting.one_line("a\nb\x1b[31m\udcff")
     assert shown == "a?b?[31m?".replace("?", "\N{REPLACEMENT CHARACTER}")

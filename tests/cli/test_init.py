@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sluice.policies import core
-from sluice.slurm import survey
+from sluice.slurm import site_discovery
 
 SLUICE = Path(sys.executable).with_name("sluice")
 LFS = """\
@@ -54,38 +54,38 @@ def mounts(place: Path, line: str) -> Path:
 
 def test_lustre_without_pools_is_two_halves_of_its_targets(command, tmp_path):
     command("lfs", LFS)
-    [found] = survey.storage(mounts(tmp_path, "mgs@tcp:/s /scratch lustre rw 0 0"))
+    [found] = site_discovery.storage(mounts(tmp_path, "mgs@tcp:/s /scratch lustre rw 0 0"))
     assert [(lane.name, lane.osts) for lane in found.lanes] == [("sl0", "0-2"), ("sl1", "3-5")]
-    config = core.parse_config("made", survey.settings(None, found).encode())
+    config = core.parse_config("made", site_discovery.settings(None, found).encode())
     assert [lane.targets for lane in config.policy.lanes] == [3, 3]
 
 
 def test_pools_of_lustre_are_lanes(command, tmp_path, monkeypatch):
     monkeypatch.setenv("POOLS", "1")
     command("lfs", LFS)
-    [found] = survey.storage(mounts(tmp_path, "mgs@tcp:/s /scratch lustre rw 0 0"))
+    [found] = site_discovery.storage(mounts(tmp_path, "mgs@tcp:/s /scratch lustre rw 0 0"))
     assert [(lane.targets, lane.osts) for lane in found.lanes] == [(2, "0-1"), (3, "2-3,5")]
 
 
 def test_storage_pools_of_beegfs_are_lanes(command, tmp_path):
     command("beegfs-ctl", BEEGFS)
-    [found] = survey.storage(mounts(tmp_path, "beegfs_nodev /work beegfs rw 0 0"))
+    [found] = site_discovery.storage(mounts(tmp_path, "beegfs_nodev /work beegfs rw 0 0"))
     assert [lane.targets for lane in found.lanes] == [4, 2]
 
 
 def test_storage_classes_of_moosefs_are_lanes_but_for_those_it_ships_with(command, tmp_path):
     command("mfsscadmin", "printf '%s\\n' 1 2 9 only_a only_b")
-    [found] = survey.storage(mounts(tmp_path, "mfs#master:9421 /mfs fuse rw 0 0"))
+    [found] = site_discovery.storage(mounts(tmp_path, "mfs#master:9421 /mfs fuse rw 0 0"))
     assert [(lane.name, lane.targets) for lane in found.lanes] == [("sl0", 1), ("sl1", 1)]
 
 
 def test_a_command_that_fails_makes_no_lanes(command, tmp_path):
     command("lfs", "exit 1")
-    assert not survey.storage(mounts(tmp_path, "mgs@tcp:/s /scratch lustre rw 0 0"))
+    assert not site_discovery.storage(mounts(tmp_path, "mgs@tcp:/s /scratch lustre rw 0 0"))
 
 
 def test_pools_that_share_a_target_are_no_lanes():
-    assert survey.disjoint([[0, 1], [1, 2]]) == []
+    assert site_discovery.disjoint([[0, 1], [1, 2]]) == []
 
 
 def run(*words: str | Path) -> subprocess.CompletedProcess[str]:

@@ -17,11 +17,11 @@ from sluice.policies import core
 from sluice.policies.record import Record, decide
 from sluice.prediction.applications import learn_applications
 from sluice.prediction.jobs import FinishedJob
-from sluice.prediction.requested import UNSURE, Predicted, predicted_in
+from sluice.prediction.submission_features import UNSURE, Predicted, predicted_in
 from sluice.prediction.train import past_of
-from sluice.slurm import answers
+from sluice.slurm import query_replies
 from sluice.slurm.records import UnknownJobError
-from sluice.slurm.viewers import Viewer
+from sluice.slurm.visibility import Viewer
 
 MIB = 1 << 20
 ENDED = replace(JOB, start=NOW + 10, end=NOW + 610, state="COMPLETED")
@@ -250,11 +250,11 @@ def test_live_predictions_are_scored_by_program_and_user(site):
 def test_users_see_the_outcome_and_the_score_of_their_own_jobs_alone(site):
     job = decided_and_ended(site, profile())
     with Store(site.history, read_only=True) as store:
-        assert answers.why(store, OF_ANN, job=str(job.job_id))["outcome"] is not None
+        assert query_replies.why(store, OF_ANN, job=str(job.job_id))["outcome"] is not None
         with pytest.raises(UnknownJobError):
-            answers.why(store, OF_BOB, job=str(job.job_id))
-        assert answers.model_score(store, OF_ANN, since=0)["all"]["jobs"] == 1
-        others = answers.model_score(store, OF_BOB, since=0)
+            query_replies.why(store, OF_BOB, job=str(job.job_id))
+        assert query_replies.model_score(store, OF_ANN, since=0)["all"]["jobs"] == 1
+        others = query_replies.model_score(store, OF_BOB, since=0)
         assert (others["all"]["jobs"], others["by_program"], others["by_user"]) == (0, [], [])
         assert others["coverage"] is None
 

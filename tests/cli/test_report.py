@@ -26,11 +26,11 @@ from sluice.history_db.records import Release
 from sluice.history_db.store import Store
 from sluice.interference.cost import Application
 from sluice.policies import core
-from sluice.slurm import answers
-from sluice.slurm.choices import Choice
+from sluice.slurm import query_replies
+from sluice.slurm.decision_history import Choice
+from sluice.slurm.recommendation import verdict
 from sluice.slurm.report import units
-from sluice.slurm.verdict import verdict
-from sluice.slurm.viewers import Viewer
+from sluice.slurm.visibility import Viewer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -278,7 +278,7 @@ def test_users_are_told_of_their_own_jobs_and_not_for_whose_sake_by_name(tmp_pat
     config = core.parse_config("t", b"Bundle=/nowhere/bundle\n")
     with Store(history, read_only=True) as store:
         for who in (Viewer(STREAM, sees_all=False), Viewer(STREAM, sees_all=True)):
-            facts = answers.report(store, who, config=config, since=made.end - 30 * DAY)
+            facts = query_replies.report(store, who, config=config, since=made.end - 30 * DAY)
             assert {"stake", "coverage", "holdout", "verdict"}.isdisjoint(facts)
             assert facts["decisions"]["jobs"] == 20
             assert {row["uid"] for row in facts["effects"]["by_program"]} == {STREAM}

@@ -14,7 +14,7 @@ from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.record import Record, Situation, decide
-from sluice.slurm.drainer import decision_of
+from sluice.slurm.record_receiver import decision_of
 
 NOW = core_cases.NOW
 

@@ -19,10 +19,10 @@ from sluice.policies import core
 from sluice.policies.bundle import name_of
 from sluice.policies.record import Record, Situation, decide
 from sluice.policies.structs import View
-from sluice.slurm import answers
-from sluice.slurm.drainer import decision_of
-from sluice.slurm.texts import intervals, known, with_range
-from sluice.slurm.viewers import Viewer, user_text
+from sluice.slurm import query_replies
+from sluice.slurm.formatting import intervals, known, with_range
+from sluice.slurm.record_receiver import decision_of
+from sluice.slurm.visibility import Viewer, user_text
 
 PROGRAMS = Path(__file__).parents[1] / "data/programs"
 NOW = storage_models.NOW
@@ -430,7 +430,7 @@ def test_nobody_chooses_what_privatedata_hides(two_users):
     viewer = Viewer(1001, sees_all=False)
     with Store(two_users.history) as store:
         asked = ([], ["1000"], ["1001"])
-        seen = [answers.decisions(store, viewer, limit=9, users=users) for users in asked]
+        seen = [query_replies.decisions(store, viewer, limit=9, users=users) for users in asked]
     assert [[row["job_id"] for row in one["decisions"]] for one in seen] == [[4712], [], [4712]]
 
 
@@ -523,7 +523,7 @@ def test_it_tells_what_observe_would_have_held(site):
 def test_of_others_jobs_it_does_not_tell_for_whose_sake(site):
     hold(site, HELD)
     with Store(site.history) as store:
-        [burst] = answers.why(store, Viewer(1000, sees_all=False), job="4711")["turns"]
+        [burst] = query_replies.why(store, Viewer(1000, sees_all=False), job="4711")["turns"]
     assert (burst["sake"], burst["held"]) == (None, 20.0)
 
 

@@ -10,8 +10,8 @@ from sluice.cli.main import main
 from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.record import decide
-from sluice.prediction.requested import Submissions
-from sluice.slurm.drainer import decision_of
+from sluice.prediction.submission_features import Submissions
+from sluice.slurm.record_receiver import decision_of
 
 NOW = 1_700_000_000  # long ago: sluiced has given up
 HEADING = "JobIDRaw|JobID|Cluster|JobName|UID|Partition|Submit|Start|NNodes|SubmitLine|TimelimitRaw"

@@ -27,7 +27,7 @@ from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.bundle_writer import pack_bundle
 from sluice.prediction.jobs import finished_jobs
-from sluice.prediction.renewal import CurrentModel
+from sluice.prediction.model_update import CurrentModel
 from sluice.prediction.train import Past, TrainedModel, bundle_of, fit_quickly
 from sluice.slurm.audit import tell_learned
 from sluice.slurm.learner import Learner

@@ -15,7 +15,7 @@ from sluice.history_db.intake import add_accounting, add_job_stats
 from sluice.history_db.job_stats import JobStatsError, parse_job_stats
 from sluice.history_db.store import Store
 from sluice.prediction.jobs import coarse_profile, unlogged_jobs
-from sluice.prediction.requested import Submissions
+from sluice.prediction.submission_features import Submissions
 
 STEPS = f"""\
 JobIDRaw|JobName|UID|Start|End|NNodes|State|NTasks|TRESUsageInTot|TRESUsageOutTot

@@ -25,12 +25,12 @@ from sluice.policies.bundle import Bundle
 from sluice.policies.record import Record, Situation, decide
 from sluice.policies.review import packed
 from sluice.policies.snapshot import Snapshot, pack_snapshot
-from sluice.prediction.renewal import standing_reviews
+from sluice.prediction.model_update import standing_reviews
 from sluice.serve.access import Door
 from sluice.serve.app import create_app
 from sluice.serve.server import bind, serve
 from sluice.serve.site import Site
-from sluice.slurm.drainer import decision_of
+from sluice.slurm.record_receiver import decision_of
 from sluice.slurm.status import SnapshotLock, Status
 
 if TYPE_CHECKING:

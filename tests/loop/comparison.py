@@ -26,7 +26,7 @@ from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.record import Record
 from sluice.policies.structs import View
-from sluice.prediction.requested import predicted_in
+from sluice.prediction.submission_features import predicted_in
 
 FACTOR = 1.5  # within which a rate is right
 POINTS = 0.15  # likewise a share of I/O

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from sluice.darshan.bursts import Heatmap, packed
 from sluice.history_db.records import Profile
 from sluice.policies import core
-from sluice.prediction.background import IoRun, seen_storage
+from sluice.prediction.co_running import IoRun, seen_storage
 from sluice.prediction.expectation import expected
 from sluice.prediction.jobs import profile_members
-from sluice.prediction.undisturbed import estimate, undisturbed
+from sluice.prediction.solo_estimate import estimate, undisturbed
 
 if TYPE_CHECKING:
     from sluice.prediction.jobs import FinishedJob

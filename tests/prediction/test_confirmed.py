@@ -19,8 +19,8 @@ from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.prediction.applications import unconfirmed
 from sluice.prediction.jobs import submission_of
+from sluice.prediction.solo_estimate import undisturbed
 from sluice.prediction.train import empty_model, fit_quickly, pack, past_of
-from sluice.prediction.undisturbed import undisturbed
 
 TIB = 1 << 40
 CLAIM = {

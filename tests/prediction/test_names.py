@@ -16,7 +16,7 @@ from sluice.policies import core
 from sluice.policies.record import Situation, decide
 from sluice.prediction.jobs import submission_of
 from sluice.prediction.train import bundle_of, empty_model, fit, fit_quickly, past_of
-from sluice.slurm.ledger import known_of
+from sluice.slurm.pending_records import known_of
 
 CONFIG = core.default_config()
 START = NOW - 400 * 86400

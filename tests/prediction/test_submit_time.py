@@ -30,12 +30,12 @@ from sluice.policies.bundle import Bundle, name_of
 from sluice.policies.record import decide
 from sluice.prediction.applications import learn_applications
 from sluice.prediction.backtest import steps_of
+from sluice.prediction.evidence_levels import calibrate, corrected, predicted
 from sluice.prediction.expectation import expected, exponents
 from sluice.prediction.jobs import FinishedJob, finished_jobs, submission_of
-from sluice.prediction.levels import calibrate, corrected, predicted
-from sluice.prediction.renewal import compare
-from sluice.prediction.requested import Requested, Submissions, requested_on
+from sluice.prediction.model_update import compare
 from sluice.prediction.score import judge, predict_past
+from sluice.prediction.submission_features import Requested, Submissions, requested_on
 from sluice.prediction.train import bundle_of, empty_model, fit_quickly
 
 START = 1_700_000_000

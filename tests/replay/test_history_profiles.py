@@ -11,7 +11,7 @@ from made_history import made_history
 from sluice.cli.main import main
 from sluice.history_db.store import Store
 from sluice.prediction.jobs import finished_jobs
-from sluice.prediction.undisturbed import undisturbed
+from sluice.prediction.solo_estimate import undisturbed
 from sluice.sim.engine import TraceError
 from sluice.sim.storage.mean_field import storage_for
 from sluice.sim.trace.lublin import generate

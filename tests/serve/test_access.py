@@ -18,7 +18,7 @@ from sluice.serve.access import AccessError, Door
 from sluice.serve.server import bind, serve
 from sluice.serve.site import Site
 from sluice.slurm.records import Controller, UserDefaults
-from sluice.slurm.viewers import Privacy
+from sluice.slurm.visibility import Privacy
 
 HEADER = "X-Remote-User"
 

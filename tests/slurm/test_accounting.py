@@ -17,9 +17,9 @@ from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.record import Record
-from sluice.slurm.drainer import decision_of
-from sluice.slurm.follower import Follower, join_late
-from sluice.slurm.ledger import HOPE
+from sluice.slurm.accounting_poll import Follower, join_late
+from sluice.slurm.pending_records import HOPE
+from sluice.slurm.record_receiver import decision_of
 from sluice.slurm.records import ENDED
 
 pytest.importorskip("darshan.backend", reason="there is no wheel for this Python")

@@ -19,7 +19,7 @@ from sluiced import PATIENCE, Sluiced, wait_for
 
 from sluice.serve.site import Site
 from sluice.slurm.slurm_commands import parse_controller, parse_users
-from sluice.slurm.viewers import viewer
+from sluice.slurm.visibility import viewer
 
 pytestmark = [
     pytest.mark.slurm,

@@ -1,4 +1,4 @@
-"""Which application slows which, from what production jobs did to each other.
+"""Attribution of slow I/O to other applications, from production jobs.
 
 Shuffled histories come in blocks of columns, a hundred thousand numbers at a time: an application
 with ten thousand runs needs no more memory for a thousand shuffled histories than for ten.

@@ -4,7 +4,7 @@ The interference model that all is judged by is that of the published bundle, by
 decided; without one, what the history's measurements and production teach; without these, the
 published figures of other file systems.
 
-What a run lost is its time in I/O less what its I/O takes alone (prediction/undisturbed.py), on
+What a run lost is its time in I/O less what its I/O takes alone (prediction/solo_estimate.py), on
 each of its nodes. To whom a loss is laid is looked at in a few instants of each run: who else was
 running, and by which factor the decision core expects them to slow it. Where a run does not tell
 its time in I/O, that factor also says what it lost.
@@ -31,7 +31,7 @@ from sluice.interference.site_model import Basis, SiteModel
 from sluice.policies import core
 from sluice.policies.bundle import Bundle, name_of
 from sluice.prediction.jobs import profile_members
-from sluice.prediction.undisturbed import latest_undisturbed
+from sluice.prediction.solo_estimate import latest_undisturbed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What the interference model learns from, and what a figure of it rests on."""
+"""Observations that the interference model learns from, and the grounds of its figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a history knows of how programs disturb each other, from production too."""
+"""Interference of pairs of programs, from calibration and production."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sluice.interference.programs import ProductionProgram
 from sluice.interference.site_model import SiteModel, fit
 from sluice.prediction.expectation import expected
 from sluice.prediction.jobs import profile_members
-from sluice.prediction.undisturbed import latest_undisturbed
+from sluice.prediction.solo_estimate import latest_undisturbed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Programs and applications, and what they are to the interference model."""
+"""Programs and applications, as the interference model describes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs and servers moved over time.
+"""Timelines: bytes that runs and servers moved over time.
 
 Darshan's HEATMAP counts bytes in at most 200 bins. A bin at the edge of a burst says that the burst
 began or ended somewhere inside it; only a bin with busy neighbours on both sides was busy

@@ -20,6 +20,15 @@ import numpy as np
 from sluice.history_db.records import Application, Profile
 from sluice.policies import core
 from sluice.policies.bundle_writer import ArgumentLaw
+from sluice.prediction.evidence_levels import (
+    LATEST_JOBS,
+    LEVELS,
+    Level,
+    breadth,
+    groups_of,
+    latest,
+    weights_of,
+)
 from sluice.prediction.expectation import (
     FIRST_SPREAD,
     MIN_RUNS,
@@ -31,24 +40,15 @@ from sluice.prediction.expectation import (
     recency,
     vote,
 )
-from sluice.prediction.levels import (
-    LATEST_JOBS,
-    LEVELS,
-    Level,
-    breadth,
-    groups_of,
-    latest,
-    weights_of,
-)
-from sluice.prediction.requested import reliability_of
+from sluice.prediction.submission_features import reliability_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from sluice.prediction.evidence_levels import Reliability
     from sluice.prediction.jobs import FinishedJob
-    from sluice.prediction.levels import Reliability
 
     Array = NDArray[np.float64]
     Groups = Mapping[int, list[FinishedJob]]

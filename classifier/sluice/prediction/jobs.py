@@ -28,7 +28,7 @@ from sluice.ingest.trust import bears_out, by_job, is_of_job
 from sluice.patterns.job_profile import heatmap_of, profile_of
 from sluice.policies import core
 from sluice.policies.structs import View, new
-from sluice.prediction.requested import Requested, Submissions, Submitted, requested_on
+from sluice.prediction.submission_features import Requested, Submissions, Submitted, requested_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from sluice.history_db.records import Job, Run
     from sluice.history_db.store import Store
     from sluice.policies.core import Arguments
-    from sluice.prediction.requested import Predicted
+    from sluice.prediction.submission_features import Predicted
 
     Array = NDArray[np.float64]
 

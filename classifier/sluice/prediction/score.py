@@ -13,7 +13,7 @@ from sluice.patterns.classifier import calibration_error, reliability
 from sluice.policies import core
 from sluice.prediction.applications import VOLUME
 from sluice.prediction.jobs import application_of, finished_jobs, submission_of, unlogged_jobs
-from sluice.prediction.requested import Submissions
+from sluice.prediction.submission_features import Submissions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sluice.policies.bundle import Bundle
     from sluice.policies.core import View
     from sluice.prediction.jobs import FinishedJob
-    from sluice.prediction.requested import Predicted
+    from sluice.prediction.submission_features import Predicted
 
 
 BINS = 10  # of the expected calibration error
@@ -174,7 +174,7 @@ class LiveScore:
     answered: float
     """Share that Sluice was certain enough of to act by; what follows is of those."""
     came_true: float | None
-    """Pattern and volume as predicted (requested.py)."""
+    """Pattern and volume as predicted (submission_features.py)."""
     pattern_right: float | None
     within_2: dict[str, float]
     """By number: share within a factor of two."""

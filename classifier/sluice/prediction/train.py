@@ -25,6 +25,7 @@ from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.bundle_writer import ArgumentLaw, BundleApplication, pack_bundle
 from sluice.prediction.applications import Learned, learn_applications, numbered, unconfirmed
+from sluice.prediction.evidence_levels import calibrate
 from sluice.prediction.jobs import (
     LATEST_RUNS,
     application_of,
@@ -33,10 +34,9 @@ from sluice.prediction.jobs import (
     submission_of,
     unlogged_jobs,
 )
-from sluice.prediction.levels import calibrate
-from sluice.prediction.requested import Submissions
 from sluice.prediction.score import ended_before, judge, predict_past
-from sluice.prediction.undisturbed import latest_undisturbed
+from sluice.prediction.solo_estimate import latest_undisturbed
+from sluice.prediction.submission_features import Submissions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -30,12 +30,12 @@ from sluice.cli.levers import (
     replayed_levers,
 )
 from sluice.cli.listing import progress, working
-from sluice.slurm.texts import amount_text, share_text, times_text
+from sluice.slurm.formatting import amount_text, share_text, times_text
 
 if TYPE_CHECKING:
     from sluice.interference.assess import Assessment
     from sluice.interference.cost import Grounds
-    from sluice.slurm.verdict import LeverAdvice
+    from sluice.slurm.recommendation import LeverAdvice
 
 SHOWN = 10  # applications
 
@@ -86,7 +86,7 @@ def command(
     from sluice.interference.cost import grounds_of, one_lane
     from sluice.policies.core import CoreError
     from sluice.sim.replay.levers import Levers, measured_laws
-    from sluice.slurm.verdict import lever_advice
+    from sluice.slurm.recommendation import lever_advice
 
     with usage_errors(CoreError):
         storage = one_lane(bandwidth) if bandwidth is not None else None

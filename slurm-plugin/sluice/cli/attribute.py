@@ -23,7 +23,7 @@ from sluice.cli.common import (
     show_table,
 )
 from sluice.cli.listing import progress, working
-from sluice.slurm.texts import NOTHING, amount_text, one_line, share_text
+from sluice.slurm.formatting import NOTHING, amount_text, one_line, share_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

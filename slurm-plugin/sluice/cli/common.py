@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from sluice.slurm.texts import (
+from sluice.slurm.formatting import (
     NOTHING,
     UNPRINTABLE,
     amount_text,
@@ -276,7 +276,7 @@ def answer(
     from sluice.slurm.service import may_read
 
     if command and files.named_history is None and not may_read(files.history):
-        from sluice.slurm.viewers import ask
+        from sluice.slurm.visibility import ask
 
         return ask(files.settings(), command, arguments)
     with files.open_history(read_only=True) as store:
@@ -384,7 +384,7 @@ def grounds_line(grounds: Grounds) -> str:
 
 def show_parties(parties: Sequence[Party], layout: Layout | None = None) -> None:
     """Print what applications lost to each other, in node-hours."""
-    from sluice.slurm.viewers import user_text
+    from sluice.slurm.visibility import user_text
 
     show_table(
         ("user", "application", "runs", "node-hours", "caused", "suffered"),
@@ -404,7 +404,7 @@ def show_parties(parties: Sequence[Party], layout: Layout | None = None) -> None
 
 def show_pairs(pairs: Sequence[Pair]) -> None:
     """Print which applications cost which others most."""
-    from sluice.slurm.viewers import user_text
+    from sluice.slurm.visibility import user_text
 
     show_table(
         ("user", "application", "alongside user", "application", "lost node-hours"),

@@ -16,7 +16,7 @@ from sluice.cli.common import (
     show_table,
 )
 from sluice.cli.listing import layout_options, selection_options, since_option
-from sluice.slurm.texts import NOTHING, bytes_text, times_text
+from sluice.slurm.formatting import NOTHING, bytes_text, times_text
 
 COLUMNS = (
     "Job",
@@ -78,8 +78,8 @@ def command(
         sluice decisions --format job,user,action,reason%60 --noheader
         sluice decisions --limit 1000 --json | jq '.decisions[] | select(.action == "delay")'
     """
-    from sluice.slurm.answers import decisions
-    from sluice.slurm.viewers import OWNER
+    from sluice.slurm.query_replies import decisions
+    from sluice.slurm.visibility import OWNER
 
     asked: dict[str, Any] = {"limit": limit, "since": since or 0, **selection}
     found = answer(files, lambda store: decisions(store, OWNER, **asked), "decisions", **asked)

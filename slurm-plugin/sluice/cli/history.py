@@ -32,8 +32,8 @@ from sluice.cli.listing import (
     since_option,
     working,
 )
-from sluice.slurm.texts import NOTHING, bytes_text, duration_text
-from sluice.slurm.viewers import uid_of, user_text
+from sluice.slurm.formatting import NOTHING, bytes_text, duration_text
+from sluice.slurm.visibility import uid_of, user_text
 
 if TYPE_CHECKING:
     from sluice.history_db.store import Store

@@ -24,7 +24,7 @@ from sluice.cli.common import (
     show_json,
 )
 from sluice.cli.listing import add_up, progress
-from sluice.slurm.texts import claims_text, one_line
+from sluice.slurm.formatting import claims_text, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +55,7 @@ def follow(
     ask_sacct: bool,
 ) -> None:
     """Poll the directories every so many seconds, until it is stopped."""
-    from sluice.slurm.follower import AccountingError, Follower
+    from sluice.slurm.accounting_poll import AccountingError, Follower
 
     if os.geteuid() == 0:
         click.echo(
@@ -274,7 +274,7 @@ def _read_accounting(
         return None
     from sluice.history_db.intake import add_accounting
     from sluice.history_db.sacct import REMEDY
-    from sluice.slurm.follower import join_late
+    from sluice.slurm.accounting_poll import join_late
 
     name = _name(file)
     join = partial(join_late, store, now=time.time())

@@ -13,7 +13,7 @@ import click
 from sluice.cli.common import DEFAULT_CONFIG, CommandError, config_option, show_findings
 
 if TYPE_CHECKING:
-    from sluice.slurm.survey import Storage
+    from sluice.slurm.site_discovery import Storage
 
 NEXT = """\
 Next:
@@ -67,14 +67,14 @@ def command(
     path = config or DEFAULT_CONFIG
     if is_check:
         _check(path)
-    from sluice.slurm import survey
+    from sluice.slurm import site_discovery
 
     target = output or path
     is_shown = str(target) == "-"
     if not is_shown and target.exists():
         raise CommandError(f"{target} exists; `sluice init --check` compares it with the site")
-    logs = darshan_logs or survey.darshan_logs() or _asked_for_logs()
-    text = survey.settings(logs, _with_rates(_storage(places)))
+    logs = darshan_logs or site_discovery.darshan_logs() or _asked_for_logs()
+    text = site_discovery.settings(logs, _with_rates(_storage(places)))
     if is_shown:
         click.echo(text, nl=False)
         return
@@ -84,14 +84,14 @@ def command(
 
 def _check(path: Path) -> None:
     from sluice.policies import core
-    from sluice.slurm import survey
+    from sluice.slurm import site_discovery
     from sluice.slurm.doctor.findings import Site
 
     if not path.exists():
         raise CommandError(f"{path} does not exist; `sluice init` writes it")
     config = core.read_config(path)
     with Site(path, is_named=True) as site:
-        findings = list(survey.check(site, config))
+        findings = list(site_discovery.check(site, config))
     show_findings(findings)
     sys.exit(any(finding.level == "FAIL" for finding in findings))
 
@@ -108,14 +108,14 @@ def _asked_for_logs() -> Path | None:
 
 
 def _storage(places: tuple[Path, ...]) -> Storage | None:
-    from sluice.slurm import survey
+    from sluice.slurm import site_discovery
 
     if places:
         try:
-            return survey.directories(places)
+            return site_discovery.directories(places)
         except (OSError, ValueError) as error:
             raise click.UsageError(str(error)) from error
-    found = survey.storage()
+    found = site_discovery.storage()
     if len(found) > 1 and _asks():
         for number, one in enumerate(found, 1):
             click.echo(f"{number}: {one.source}, {len(one.lanes)} lanes", err=True)

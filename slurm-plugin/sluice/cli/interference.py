@@ -20,7 +20,7 @@ from sluice.cli.common import (
     usage_errors,
 )
 from sluice.cli.listing import progress, working
-from sluice.slurm.texts import NOTHING, one_line, share_text
+from sluice.slurm.formatting import NOTHING, one_line, share_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -96,7 +96,7 @@ class _Party:
 def _show_pair(first: str, second: str, files: Files, *, as_json: bool) -> None:
     from sluice.interference.cost import default_model
     from sluice.interference.pairs import site_evidence
-    from sluice.prediction.undisturbed import latest_undisturbed
+    from sluice.prediction.solo_estimate import latest_undisturbed
 
     with files.open_history(read_only=True) as store:
         named = any(text.startswith(("app:", "job:")) for text in (first, second))

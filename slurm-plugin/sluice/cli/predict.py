@@ -20,7 +20,7 @@ from sluice.cli.common import (
     show_facts,
     show_json,
 )
-from sluice.slurm.texts import (
+from sluice.slurm.formatting import (
     NOTHING,
     bytes_text,
     duration_text,
@@ -151,9 +151,9 @@ def command(
 def _ask(bundle: Path | None, files: Files, request: dict[str, Any]) -> Facts:
     """Predict from the bundle, or, where this user may not read it, let sluiced do so."""
     from sluice.history_db.errors import HistoryError
-    from sluice.slurm.answers import predict
+    from sluice.slurm.query_replies import predict
     from sluice.slurm.service import may_read
-    from sluice.slurm.viewers import OWNER, ask
+    from sluice.slurm.visibility import OWNER, ask
 
     path = bundle or Path(files.settings().bundle)
     if bundle is None and not may_read(path):
@@ -174,7 +174,7 @@ def _uid(user: str | None, files: Files) -> int:
         return os.getuid()
     from sluice.slurm.records import QueryError
     from sluice.slurm.service import may_read
-    from sluice.slurm.viewers import uid_of
+    from sluice.slurm.visibility import uid_of
 
     with suppress(QueryError):
         return min(uid_of(user, None), NOBODY)

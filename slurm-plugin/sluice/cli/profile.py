@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sluice.cli.common import json_option, show_facts, show_json
-from sluice.slurm.texts import (
+from sluice.slurm.formatting import (
     NOTHING,
     bytes_text,
     duration_text,
@@ -18,7 +18,7 @@ from sluice.slurm.texts import (
     share_text,
     time_text,
 )
-from sluice.slurm.viewers import user_text
+from sluice.slurm.visibility import user_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import click
 
 from sluice.cli.common import CommandError, Files, coverage_text, show_table
 from sluice.cli.listing import progress
-from sluice.slurm.texts import NOTHING, amount_text, duration_text, rate_text, times_text
+from sluice.slurm.formatting import NOTHING, amount_text, duration_text, rate_text, times_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -119,7 +119,7 @@ def command(
 def _gathered(store: Store, settings: Config, since: int, storage: View | None) -> Facts:
     from sluice.sim.replay.levers import measured_laws
     from sluice.slurm.report import gather
-    from sluice.slurm.viewers import OWNER
+    from sluice.slurm.visibility import OWNER
 
     now = int(time.time())
     with progress("decisions", lambda: store.count_decisions(since=since, until=now).all) as (
@@ -144,7 +144,7 @@ def _levers(facts: Facts, settings: Config, files: Files, draws: int) -> Levers 
 
 def _advised(facts: Facts) -> Facts:
     """Return the advice of `sluice site assess`, and the verdict that follows from it."""
-    from sluice.slurm.verdict import lever_advice, verdict
+    from sluice.slurm.recommendation import lever_advice, verdict
 
     return {"advice": lever_advice(facts).as_json(), "verdict": verdict(facts).as_json()}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.cli.common import coverage_text
 from sluice.cli.levers import LEVERS, lever_rows, levers_sentence
 from sluice.cli.pages import Section, Table
-from sluice.slurm.texts import (
+from sluice.slurm.formatting import (
     NOTHING,
     amount_text,
     count_text,

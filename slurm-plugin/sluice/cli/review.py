@@ -31,7 +31,7 @@ from sluice.policies.review import (
     end_of,
     selector,
 )
-from sluice.slurm.texts import NOTHING, time_text
+from sluice.slurm.formatting import NOTHING, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ from sluice.cli.common import (
     show_table,
 )
 from sluice.cli.listing import selection_options, since_option
-from sluice.slurm.texts import (
+from sluice.slurm.formatting import (
     NOTHING,
     UNCONFIRMED,
     amount_text,
@@ -117,12 +117,12 @@ def command(
         sluice status --json | jq '.is_well, .waiting[].job_id'
     """
     from sluice.history_db.records import Selection
-    from sluice.slurm.answers import activity
     from sluice.slurm.doctor.checks import all_findings
     from sluice.slurm.doctor.findings import Site
+    from sluice.slurm.query_replies import activity
     from sluice.slurm.status import learning_state, services
     from sluice.slurm.turns import turns_now
-    from sluice.slurm.viewers import uid_of
+    from sluice.slurm.visibility import uid_of
 
     now = int(time.time())
     with files.open_history(read_only=True) as store:
@@ -154,7 +154,7 @@ def command(
 
 def _waiting(site: Site, now: int) -> list[Facts] | None:
     """Return who waits; None where Slurm cannot be asked, as the findings say."""
-    from sluice.slurm.overview import who_waits
+    from sluice.slurm.gate_status import who_waits
     from sluice.slurm.records import SlurmError
 
     try:

@@ -19,7 +19,7 @@ from sluice.cli.replay_options import (
     repeat,
     written,
 )
-from sluice.slurm.texts import amount_text, duration_text
+from sluice.slurm.formatting import amount_text, duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,7 +18,7 @@ from sluice.cli.common import (
     show_table,
     usage_errors,
 )
-from sluice.slurm.texts import NOTHING, rate_text, share_text, time_text
+from sluice.slurm.formatting import NOTHING, rate_text, share_text, time_text
 
 if TYPE_CHECKING:
     from sluice.history_db.store import Store

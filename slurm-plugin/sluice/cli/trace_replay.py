@@ -18,7 +18,7 @@ from sluice.cli.replay_options import (
     repeat,
     written,
 )
-from sluice.slurm.texts import NOTHING, amount_text, duration_text, share_text
+from sluice.slurm.formatting import NOTHING, amount_text, duration_text, share_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,13 +21,13 @@ from sluice.cli.common import (
     show_table,
 )
 from sluice.cli.listing import since_option, working
-from sluice.slurm.texts import NOTHING, bytes_text, share_text, time_text
+from sluice.slurm.formatting import NOTHING, bytes_text, share_text, time_text
 
 if TYPE_CHECKING:
     from sluice.history_db.store import Store
     from sluice.patterns.classifier import PatternClassifier
     from sluice.prediction.applications import Learned
-    from sluice.prediction.renewal import Comparison, Renewal
+    from sluice.prediction.model_update import Comparison, Renewal
     from sluice.slurm.learner import Published
 
 
@@ -199,7 +199,7 @@ def command(
         sluice history ingest LOGS --labels labels.csv && sluice model train --patterns
     """
     from sluice.patterns.training import TooFewLabelsError
-    from sluice.prediction.renewal import renew
+    from sluice.prediction.model_update import renew
     from sluice.prediction.train import EmptyHistoryError
 
     if (patterns_file or weak_labels) and not patterns:

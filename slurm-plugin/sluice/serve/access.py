@@ -6,7 +6,7 @@ where the site says so. Tokens lie in a file that the service alone can read, a 
     ann  0f3a…   # a user of Slurm's, and at least TOKEN_LENGTH characters
 
 Operators may change something; everybody else may look. Whose jobs somebody sees is another
-question, which Slurm's PrivateData answers (`viewers.py`), for operators of the page too.
+question, which Slurm's PrivateData answers (`visibility.py`), for operators of the page too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sluice.serve.site import Site
-    from sluice.slurm.viewers import Viewer
+    from sluice.slurm.visibility import Viewer
 
 TOKEN_LENGTH = 24
 """Characters of a token at least: none that is shorter stands up to guessing."""

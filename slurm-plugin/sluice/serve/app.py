@@ -24,8 +24,8 @@ from sluice.policies.review import ReviewError
 from sluice.serve import attention, audit, decisions, models, now, predictions, reports, rulings
 from sluice.serve.access import MOST_BYTES, AccessError, HiddenError
 from sluice.serve.tables import WHOLE_NUMBER
+from sluice.slurm.job_explanation import Heading, Rows
 from sluice.slurm.records import QueryError, SlurmError, UnknownJobError
-from sluice.slurm.story import Heading, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 from sluice.serve.predictions import number_of, pair_cell
 from sluice.serve.tables import AMOUNT, Cell, Column, Page, Subject, Table, words
 from sluice.slurm.budgets import near
-from sluice.slurm.texts import amount_text, count_text, duration_text, share_text, time_text
-from sluice.slurm.viewers import user_text
+from sluice.slurm.formatting import amount_text, count_text, duration_text, share_text, time_text
+from sluice.slurm.visibility import user_text
 
 if TYPE_CHECKING:
     from sluice.history_db.store import Store

@@ -16,7 +16,7 @@ from sluice.serve.tables import (
     whole_number,
 )
 from sluice.slurm.audit import facts_of, user_of
-from sluice.slurm.texts import time_text
+from sluice.slurm.formatting import time_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -26,14 +26,14 @@ from sluice.serve.tables import (
     number,
     words,
 )
-from sluice.slurm.answers import described, visible, why
-from sluice.slurm.job_report import JobNumber
-from sluice.slurm.records import QueryError
-from sluice.slurm.story import story
-from sluice.slurm.texts import (
+from sluice.slurm.formatting import (
     time_text,
 )
-from sluice.slurm.viewers import user_text
+from sluice.slurm.job_explanation import story
+from sluice.slurm.job_report import JobNumber
+from sluice.slurm.query_replies import described, visible, why
+from sluice.slurm.records import QueryError
+from sluice.slurm.visibility import user_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -23,7 +23,7 @@ from sluice.interference.pairs import pooled
 from sluice.prediction.expectation import change
 from sluice.prediction.score import live_predictions
 from sluice.prediction.score import report as score_of
-from sluice.slurm.choices import read_choices
+from sluice.slurm.decision_history import read_choices
 from sluice.slurm.report import went_wrong
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sluice.interference.cost import Costs
     from sluice.policies.core import Config
     from sluice.prediction.jobs import FinishedJob
-    from sluice.slurm.choices import Choice
+    from sluice.slurm.decision_history import Choice
 
 Facts = dict[str, Any]
 

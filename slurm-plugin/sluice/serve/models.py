@@ -13,9 +13,9 @@ from sluice.history_db.store import Store
 from sluice.serve.access import HiddenError
 from sluice.serve.site import BUSY_SECONDS
 from sluice.serve.tables import SHARE, Cell, Column, Page, Table, moment, number, words
-from sluice.slurm import answers
+from sluice.slurm import query_replies
+from sluice.slurm.formatting import bytes_text, count_text, one_line, share_text, time_text
 from sluice.slurm.records import UnknownJobError
-from sluice.slurm.texts import bytes_text, count_text, one_line, share_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -86,7 +86,7 @@ def page(store: Store, who: Who) -> Page:
 def _models(store: Store, who: Who) -> list[Facts]:
     if not who.viewer.sees_all:
         raise HiddenError("models are made of all users' jobs, which PrivateData hides from you")
-    return answers.models(store)
+    return query_replies.models(store)
 
 
 def card(store: Store, who: Who, wanted: int) -> Page:

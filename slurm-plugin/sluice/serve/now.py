@@ -26,9 +26,9 @@ from sluice.serve.tables import (
     number,
     words,
 )
-from sluice.slurm.texts import NOTHING, duration_text, share_text, time_text
+from sluice.slurm.formatting import NOTHING, duration_text, share_text, time_text
 from sluice.slurm.turns import turns_now
-from sluice.slurm.viewers import user_text
+from sluice.slurm.visibility import user_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -33,9 +33,7 @@ from sluice.serve.tables import (
     start_of,
     words,
 )
-from sluice.slurm.records import UnknownJobError
-from sluice.slurm.reviews import jobs_of_program, selector_text
-from sluice.slurm.texts import (
+from sluice.slurm.formatting import (
     bytes_text,
     duration_text,
     intervals,
@@ -43,7 +41,9 @@ from sluice.slurm.texts import (
     share_text,
     time_text,
 )
-from sluice.slurm.viewers import user_text
+from sluice.slurm.records import UnknownJobError
+from sluice.slurm.reviews import jobs_of_program, selector_text
+from sluice.slurm.visibility import user_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from sluice.serve.access import HiddenError
 from sluice.serve.tables import Cell, Column, Page, Table, moment
+from sluice.slurm.formatting import time_text
+from sluice.slurm.job_explanation import Heading, Rows
 from sluice.slurm.records import UnknownJobError
-from sluice.slurm.story import Heading, Rows
-from sluice.slurm.texts import time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sluice.history_db.records import StoredReport
     from sluice.history_db.store import Store
     from sluice.serve.access import Who
-    from sluice.slurm.story import Part
+    from sluice.slurm.job_explanation import Part
 
 ABOUT = (
     "What `sluice report` said last. To make one takes minutes, so it is made by that command, "

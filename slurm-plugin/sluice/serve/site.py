@@ -15,7 +15,7 @@ from sluice.policies.snapshot import Snapshot
 from sluice.serve.background import Background, Task
 from sluice.slurm import service
 from sluice.slurm.status import Status, is_locked, read_status
-from sluice.slurm.viewers import Privacy
+from sluice.slurm.visibility import Privacy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sluice.slurm.texts import (
+from sluice.slurm.formatting import (
     NOTHING,
     amount_text,
     bytes_text,
@@ -269,7 +269,7 @@ class Page:
     ways: Sequence[tuple[str, str]] = ()
     """Texts and paths: other pages about the same."""
     story: Sequence[Any] = ()
-    """Parts of `slurm/story.py`."""
+    """Parts of `slurm/job_explanation.py`."""
     subject: Subject | None = None
     """What an operator may rule on here."""
     model: int = 0

@@ -21,7 +21,7 @@ from sluice.policies.bundle import Bundle
 from sluice.policies.core import CoreError
 from sluice.slurm import service, slurm_commands
 from sluice.slurm.records import SlurmError
-from sluice.slurm.viewers import user_text
+from sluice.slurm.visibility import user_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

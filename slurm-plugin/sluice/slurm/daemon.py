@@ -36,18 +36,18 @@ from sluice.policies.record import RECORD_SIZE, Situation, decide
 from sluice.policies.snapshot import Snapshot
 from sluice.slurm import metrics, service
 from sluice.slurm.audit import Auditor
-from sluice.slurm.drainer import Drainer, decision_of
-from sluice.slurm.gatekeeper import LEAVE_TIMEOUT, GateKeeper, Seen
-from sluice.slurm.ledger import Ledger
+from sluice.slurm.controller import LEAVE_TIMEOUT, GateKeeper, Seen
 from sluice.slurm.metrics import Metrics
+from sluice.slurm.pending_records import Ledger
 from sluice.slurm.plugin_client import PluginClient
 from sluice.slurm.query_server import QueryServer
 from sluice.slurm.queue import Changes, Queue
+from sluice.slurm.record_receiver import Drainer, decision_of
 from sluice.slurm.records import SlurmError
 from sluice.slurm.snapshot import LaneSpeeds, Publisher, Settings
 from sluice.slurm.status import EXPECTED, SnapshotLock, Status, Troubles, log
 from sluice.slurm.turns import HeldBurstReader
-from sluice.slurm.viewers import Privacy
+from sluice.slurm.visibility import Privacy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

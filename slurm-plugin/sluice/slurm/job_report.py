@@ -1,6 +1,6 @@
 """Everything that is known of one job, and its decision made again.
 
-The result is what `sluice why --json` prints; `story.py` makes words of it.
+The result is what `sluice why --json` prints; `job_explanation.py` makes words of it.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from sluice.policies.core import CoreError
 from sluice.policies.record import Record, Situation, replay
 from sluice.policies.review import Selector
 from sluice.policies.snapshot import Snapshot
-from sluice.prediction.requested import SCORED, SLACK, predicted_in
+from sluice.prediction.submission_features import SCORED, SLACK, predicted_in
+from sluice.slurm.formatting import known, tells_size
 from sluice.slurm.queue import queued_job
 from sluice.slurm.records import SlurmError, UnknownJobError
 from sluice.slurm.reviews import facts_behind
-from sluice.slurm.texts import known, tells_size
-from sluice.slurm.viewers import user_text
+from sluice.slurm.visibility import user_text
 
 if TYPE_CHECKING:
     from sluice.history_db.records import Decision, HeldBurst, Job, Profile, Run
     from sluice.history_db.store import Store
     from sluice.policies.core import Config
-    from sluice.prediction.requested import Predicted
+    from sluice.prediction.submission_features import Predicted
     from sluice.slurm.records import QueuedJob
-    from sluice.slurm.viewers import Viewer
+    from sluice.slurm.visibility import Viewer
 
 
 def replay_decision(store: Store, record: Record, config: Config) -> dict[str, Any]:

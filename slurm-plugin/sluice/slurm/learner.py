@@ -3,8 +3,8 @@
 Each poll takes up accounting and logs, learns from the new runs, and publishes. That costs by what
 is new. What costs by the length of the history (reading it as a whole, fitting a model) rests so
 long afterwards that it stays within its share of a core; the application table learns meanwhile
-(renewal.py). Everything is a transaction or a file that is replaced as a whole, so it may be killed
-at any time; what fails is tried again at the next poll.
+(model_update.py). Everything is a transaction or a file that is replaced as a whole, so it may be
+killed at any time; what fails is tried again at the next poll.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sluice.ingest.workers import start_from_a_clean_process
 from sluice.interference.pairs import site_evidence
 from sluice.policies import core
 from sluice.prediction.applications import unconfirmed
-from sluice.prediction.renewal import (
+from sluice.prediction.model_update import (
     MIN_NEW,
     CurrentModel,
     model_in_use,
@@ -38,8 +38,8 @@ from sluice.prediction.renewal import (
 from sluice.prediction.score import live_predictions, score
 from sluice.prediction.train import EmptyHistoryError, TrainedModel, past_of
 from sluice.slurm import service
+from sluice.slurm.accounting_poll import Follower
 from sluice.slurm.audit import tell_learned, tell_publication, uid_of_caller
-from sluice.slurm.follower import Follower
 from sluice.slurm.records import CommandFailedError, SlurmError
 from sluice.slurm.status import (
     EXPECTED,
@@ -90,7 +90,7 @@ def publish_model(
     did it (None: who runs the command).
     """
     from sluice.interference.pairs import site_evidence  # noqa: PLC0415 - numpy
-    from sluice.prediction.renewal import publish, standing_reviews  # noqa: PLC0415 - likewise
+    from sluice.prediction.model_update import publish, standing_reviews  # noqa: PLC0415 - likewise
 
     model = _chosen(store, version, rollback=rollback)
     if not path.parent.is_dir():
@@ -125,7 +125,7 @@ def candidate(
 ) -> bytes:
     """Return the bundle that `publish_model` would write."""
     from sluice.interference.pairs import site_evidence  # noqa: PLC0415 - numpy
-    from sluice.prediction.renewal import packer, standing_reviews  # noqa: PLC0415 - likewise
+    from sluice.prediction.model_update import packer, standing_reviews  # noqa: PLC0415 - likewise
 
     interference = site_evidence(store).model()
     pack = packer(

@@ -15,7 +15,7 @@ from sluice.policies.core import CoreError
 from sluice.policies.record import Record, Situation, decide
 from sluice.policies.snapshot import Snapshot
 from sluice.slurm.learner import candidate
-from sluice.slurm.viewers import user_text
+from sluice.slurm.visibility import user_text
 
 if TYPE_CHECKING:
     from sluice.history_db.store import Store

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.errors import HistoryError
 from sluice.history_db.store import Store
-from sluice.slurm import answers
-from sluice.slurm.overview import overview
+from sluice.slurm import query_replies
+from sluice.slurm.gate_status import overview
 from sluice.slurm.records import QueryError
 from sluice.slurm.status import EXPECTED
-from sluice.slurm.viewers import MAX_REQUEST, Viewer, socket_path, viewer
+from sluice.slurm.visibility import MAX_REQUEST, Viewer, socket_path, viewer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -165,23 +165,23 @@ class QueryServer:
                 limit = min(_number(arguments, "limit"), MOST_DECISIONS)
                 since = _number({"since": 0} | arguments, "since")
                 with _history(site.config) as store:
-                    return answers.decisions(
+                    return query_replies.decisions(
                         store, who, limit=limit, since=since, **_selection(arguments)
                     )
             case "why":
                 job, cluster = _text(arguments, "job"), arguments.get("cluster")
                 with _history(site.config) as store:
-                    return answers.why(
+                    return query_replies.why(
                         store, who, job=job or "", cluster=cluster and str(cluster)[:256]
                     )
             case "model score":
                 since = _number(arguments, "since")
                 with _history(site.config) as store:
-                    return answers.model_score(store, who, since=since, most=MOST_SCORED)
+                    return query_replies.model_score(store, who, since=since, most=MOST_SCORED)
             case "report":
                 since = _number(arguments, "since")
                 with _history(site.config) as store:
-                    return answers.report(store, who, config=site.config, since=since)
+                    return query_replies.report(store, who, config=site.config, since=since)
             case "predict":
                 return _predict(site.config, who, _job(arguments.get("request")))
         raise QueryError(
@@ -221,9 +221,9 @@ def _predict(config: Config, who: Viewer, request: dict[str, Any]) -> Any:
     bundle = Path(config.bundle)
     try:
         with _history(config) as store:
-            return answers.predict(store, who, bundle=bundle, request=request)
+            return query_replies.predict(store, who, bundle=bundle, request=request)
     except HistoryError:
-        return answers.predict(None, who, bundle=bundle, request=request)
+        return query_replies.predict(None, who, bundle=bundle, request=request)
 
 
 def _receive(connection: socket.socket) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Self, cast
 
-from sluice.slurm.joiner import marks_in
+from sluice.slurm.record_matching import marks_in
 from sluice.slurm.records import FeedError, License, LicenseChange, QueuedJob, Reservation, Room
 from sluice.slurm.slurm_commands import PING
 

@@ -15,12 +15,12 @@ from sluice.interference.cost import Application, grounds_of
 from sluice.interference.holdout import FALSE_ALARMS, Unit, effect
 from sluice.policies import core
 from sluice.policies.bundle import HEAD_BYTES, policy_in
-from sluice.prediction.requested import SLACK
 from sluice.prediction.score import MOST, live_predictions
 from sluice.prediction.score import report as score_of
-from sluice.slurm.choices import Choices, read_choices
+from sluice.prediction.submission_features import SLACK
+from sluice.slurm.decision_history import Choices, read_choices
 from sluice.slurm.turns import turns_since
-from sluice.slurm.viewers import user_text
+from sluice.slurm.visibility import user_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from sluice.interference.cost import Grounds
     from sluice.policies.core import Config, View
     from sluice.prediction.jobs import FinishedJob
-    from sluice.slurm.choices import Choice, Number
-    from sluice.slurm.viewers import Viewer
+    from sluice.slurm.decision_history import Choice, Number
+    from sluice.slurm.visibility import Viewer
 
 Facts = dict[str, Any]
 
@@ -323,7 +323,7 @@ def gather(
     storage: View | None = None,
     advance: Callable[[int], object] = lambda _: None,
 ) -> Facts:
-    """Collect what a report tells, but for replays and the verdict (verdict.py).
+    """Collect what a report tells, but for replays and the verdict (recommendation.py).
 
     storage: as `grounds_of` has it. Who may not see all jobs is told of their own alone.
     """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.history_db.records import AuditEntry, StoredReview
 from sluice.policies.core import UNKNOWN, sentence
 from sluice.policies.review import FILE, Review, ReviewError, Selector, day_text, read_file
-from sluice.slurm.viewers import user_text
+from sluice.slurm.visibility import user_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sluice.prediction.jobs import finished_jobs, profile_members
-from sluice.prediction.undisturbed import undisturbed
+from sluice.prediction.solo_estimate import undisturbed
 from sluice.sim.engine import TraceError
 from sluice.sim.storage.mean_field import Kinds, loads_of
 

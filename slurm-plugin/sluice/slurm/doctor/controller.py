@@ -13,6 +13,7 @@ from sluice.policies.core import CoreError, furthest_mode
 from sluice.policies.record import MIN_TOTAL, Record, token_names
 from sluice.slurm import plugin_client, service, slurm_commands
 from sluice.slurm.doctor.findings import Finding, Site, skipped
+from sluice.slurm.gate_status import policy_in_use, settled_balance
 from sluice.slurm.leases import (
     PREFIX,
     Holding,
@@ -22,12 +23,11 @@ from sluice.slurm.leases import (
     parse_licenses,
     release_of,
 )
-from sluice.slurm.overview import policy_in_use, settled_balance
 from sluice.slurm.plugin_client import PluginClient, State
 from sluice.slurm.records import SlurmError
 from sluice.slurm.service import may_read
 from sluice.slurm.snapshot import BY_QOS
-from sluice.slurm.viewers import hidden
+from sluice.slurm.visibility import hidden
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

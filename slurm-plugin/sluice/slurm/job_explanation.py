@@ -1,4 +1,4 @@
-"""The story of one job, from the facts that `job_report.gather` collects: for terminal and page."""
+"""The explanation of one job, from the facts of `job_report.gather`: for terminal and page."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sluice.policies.control import release_text
 from sluice.policies.core import sentence, takes_turns
-from sluice.slurm.reviews import line_of
-from sluice.slurm.texts import (
+from sluice.slurm.formatting import (
     NOTHING,
     amount_text,
     bytes_text,
@@ -21,6 +20,7 @@ from sluice.slurm.texts import (
     times_text,
     with_range,
 )
+from sluice.slurm.reviews import line_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What is on record of a submission: the sizes asked for, and what was predicted.
+"""Features of a submission on record: the sizes asked for, and what was predicted.
 
 What live decisions predicted, alongside what the jobs then did. One definition of a prediction that
 came true, for the story of a job, for the score of a model, and for the confidence of a program

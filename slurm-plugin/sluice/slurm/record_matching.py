@@ -1,4 +1,4 @@
-"""Which job a decision record is about.
+"""Matches a decision record with the job that it is about.
 
 At submission there is no job id. In advise the note on the job carries the record's number;
 otherwise record and job meet by what both know. Whatever cannot be told apart is a tie and is
@@ -54,7 +54,7 @@ class JobTraits:
     account: str | None = None
     partitions: tuple[str, ...] = ()
     submit_line_hash: int | None = None
-    """Only accounting knows it, later (follower.py); None: not known."""
+    """Only accounting knows it, later (accounting_poll.py); None: not known."""
 
 
 RecordKey = tuple[int, int]

@@ -1,4 +1,4 @@
-"""What the commands that users give are told, as JSON: by the history itself, or by sluiced.
+"""Replies to users' commands, as JSON: from the history itself, or from sluiced.
 
 Each question says who asks; rows about jobs that this user may not see are left out.
 """
@@ -17,11 +17,11 @@ from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.core import CoreError
 from sluice.policies.record import Record
+from sluice.slurm.formatting import known
 from sluice.slurm.job_report import JobNumber, gather, shown
 from sluice.slurm.records import QueryError
-from sluice.slurm.texts import known
 from sluice.slurm.turns import turns_since
-from sluice.slurm.viewers import Viewer, uid_of, user_text
+from sluice.slurm.visibility import Viewer, uid_of, user_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

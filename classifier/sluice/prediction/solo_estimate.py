@@ -1,8 +1,8 @@
-"""Jobs as they would have been without others' I/O.
+"""Estimates of jobs as they would have been without others' I/O.
 
 What a program does alone, learned from runs that had co-runners. A run tells how fast its I/O went,
 not how fast it would have gone. Who ran alongside it is known, and when each wrote
-(`background.py`), so each run is cut into parts by how much I/O of others lay over it. What is left
+(`co_running.py`), so each run is cut into parts by how much I/O of others lay over it. What is left
 of the rate in a part follows from what the others got there, by one of two laws of a storage that
 is full:
 
@@ -33,7 +33,7 @@ import numpy as np
 
 from sluice.darshan.bursts import unpacked
 from sluice.policies import core
-from sluice.prediction.background import IoRun, background_of, rate_by_cache
+from sluice.prediction.co_running import IoRun, background_of, rate_by_cache
 from sluice.prediction.jobs import Disturbance, latest_jobs
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
     from sluice.history_db.records import Profile
     from sluice.history_db.store import Store
-    from sluice.prediction.background import Background
+    from sluice.prediction.co_running import Background
     from sluice.prediction.jobs import FinishedJob
-    from sluice.prediction.requested import Submissions
+    from sluice.prediction.submission_features import Submissions
 
     Array = NDArray[np.float64]
     Floats = NDArray[np.floating[Any]]

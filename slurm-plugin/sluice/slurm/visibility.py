@@ -1,4 +1,4 @@
-"""Who may see whose jobs, and how users ask sluiced."""
+"""Which jobs a user may see, and how users ask sluiced."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.slurm.joiner import (
+from sluice.slurm.record_matching import (
     WINDOW,
     JobTraits,
     Matching,

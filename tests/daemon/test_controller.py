@@ -18,8 +18,8 @@ from sluice.policies.bundle import Bundle
 from sluice.policies.record import MIN_TOTAL, Situation, decide, token_names
 from sluice.policies.snapshot import Snapshot, pack_snapshot
 from sluice.slurm import slurm_commands
-from sluice.slurm.gatekeeper import GateKeeper, Seen
-from sluice.slurm.ledger import Ledger
+from sluice.slurm.controller import GateKeeper, Seen
+from sluice.slurm.pending_records import Ledger
 from sluice.slurm.queue import Answer, FrameReader, Queue, Words
 from sluice.slurm.records import License
 from sluice.slurm.snapshot import Publisher, Settings
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sluice.policies.core import View
-    from sluice.slurm.ledger import Known, SubmissionKey
+    from sluice.slurm.pending_records import Known, SubmissionKey
     from sluice.slurm.records import LicenseChange, QueuedJob
 
 NOW = made_model.CREATED

@@ -1,4 +1,4 @@
-"""What `sluice init` can read of a site: its Slurm, its storage targets, where Darshan's logs lie.
+"""Facts of a site for `sluice init`: its Slurm, storage targets and Darshan's log directories.
 
 It only reads. A storage system that has no command here, or whose command fails, has no lanes;
 lfs and beegfs-ctl cannot run where this is tested, so their output is as their manuals show it.

@@ -1,4 +1,4 @@
-"""What was decided on the jobs of some time, as far as a report needs it, from their records.
+"""Decisions on the jobs of some time, as far as a report needs them, from their records.
 
 Of a job that was decided on again near its start the last decision counts, as of a job in observe:
 it is what would have become of it.
@@ -15,7 +15,7 @@ from sluice.policies import core
 from sluice.policies.core import CoreError
 from sluice.policies.record import Record
 from sluice.policies.structs import ACTIONS, CLASSES, GRANTS, MODES, REASONS, text_of
-from sluice.prediction.requested import UNSURE
+from sluice.prediction.submission_features import UNSURE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

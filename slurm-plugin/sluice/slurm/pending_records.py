@@ -1,4 +1,4 @@
-"""Which decision belongs to which job that the controller knows at the moment.
+"""Decision records whose jobs the controller still knows, and those jobs.
 
 Keeps in memory only what concerns jobs in the queue and submissions of the last minutes; the
 rest is in the history, from which a new sluiced fills the ledger again.
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from sluice.history_db.records import Job
 from sluice.policies.core import NAME_SIZE, CoreError
 from sluice.policies.record import Record, packed_submission, unpacked_submission
-from sluice.prediction.requested import UNSURE
-from sluice.slurm.joiner import (
+from sluice.prediction.submission_features import UNSURE
+from sluice.slurm.record_matching import (
     WINDOW,
     JobTraits,
     Join,

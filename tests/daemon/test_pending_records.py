@@ -9,9 +9,9 @@ from waiting_jobs import job
 from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.record import Record, decide
-from sluice.slurm.drainer import decision_of
-from sluice.slurm.ledger import Ledger, known_of
+from sluice.slurm.pending_records import Ledger, known_of
 from sluice.slurm.queue import Changes
+from sluice.slurm.record_receiver import decision_of
 from sluice.slurm.records import QueuedJob
 
 BEFORE, AFTER = 0xB0, 0xA0  # two lives of slurmctld

@@ -1,4 +1,4 @@
-"""Numbers, times and errors in words."""
+"""Numbers, times and errors as text."""
 
 from __future__ import annotations
 

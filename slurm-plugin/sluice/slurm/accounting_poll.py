@@ -1,4 +1,4 @@
-"""Takes up logs and accounting as they arrive, and joins what sluiced could not.
+"""Polls logs and accounting as they arrive, and joins what sluiced could not.
 
 Finds the jobs of records that sluiced could not join, by what only accounting knows. Who submits a
 sweep of one name within a second leaves records that the queue does not tell apart, and a job that
@@ -18,9 +18,9 @@ from sluice.ingest.ingest import Tree, ingest_checked
 from sluice.interference.ranking import refresh
 from sluice.patterns.classifier import site_classifier
 from sluice.policies import core
-from sluice.prediction.requested import SLACK
-from sluice.slurm.joiner import WINDOW, JobTraits, RecordKey, Submitted, match
-from sluice.slurm.ledger import HOPE, Known, cut_name, known_of, readable
+from sluice.prediction.submission_features import SLACK
+from sluice.slurm.pending_records import HOPE, Known, cut_name, known_of, readable
+from sluice.slurm.record_matching import WINDOW, JobTraits, RecordKey, Submitted, match
 from sluice.slurm.records import SlurmError
 from sluice.slurm.service import say_alive
 from sluice.slurm.slurm_commands import accounting

@@ -13,9 +13,9 @@ from sluice.history_db.errors import HistoryError
 from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.record import RECORD_SIZE, Record, decide
-from sluice.slurm import drainer
-from sluice.slurm.drainer import Drainer
+from sluice.slurm import record_receiver
 from sluice.slurm.plugin_client import PluginClient
+from sluice.slurm.record_receiver import Drainer
 from sluice.slurm.records import SlurmError
 
 PATIENCE = 30.0  # seconds
@@ -67,10 +67,10 @@ def plugin(tmp_path) -> Plugin:
 @pytest.fixture
 def drained(plugin, tmp_path, monkeypatch) -> Iterator[Drainer]:  # noqa: ARG001 # it serves
     """A drainer at work; there is no history until its directory is made."""
-    monkeypatch.setattr(drainer, "BATCH", 10)
-    monkeypatch.setattr(drainer, "KEPT", 30)
-    monkeypatch.setattr(drainer, "LONG_PAUSE", 0.05)
-    monkeypatch.setattr(drainer, "STATS_SECONDS", 0.0)
+    monkeypatch.setattr(record_receiver, "BATCH", 10)
+    monkeypatch.setattr(record_receiver, "KEPT", 30)
+    monkeypatch.setattr(record_receiver, "LONG_PAUSE", 0.05)
+    monkeypatch.setattr(record_receiver, "STATS_SECONDS", 0.0)
     client = PluginClient(tmp_path / "plugin.sock", RECORD_SIZE)
     drained = Drainer(client, tmp_path / "lib" / "history.db", lambda _checksum: None)
     drained.start()

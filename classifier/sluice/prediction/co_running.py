@@ -1,4 +1,4 @@
-"""Who did I/O alongside whom, and when: runs of one storage laid over each other.
+"""Co-running I/O of a history: runs of one storage laid over each other in time.
 
 A run's heatmap says when it moved bytes, its counters how long it was in I/O. Where the two
 agree, a part of a burst has a rate of its own. Where most of the I/O is waiting that no bin shows

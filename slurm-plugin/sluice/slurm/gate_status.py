@@ -1,4 +1,4 @@
-"""The gates as anybody may see them, and how all are opened.
+"""The gates as every user may see them, and how all are opened.
 
 Opens all gates: deletes the leases, and takes tokens off jobs that wait. Each lease stands alone,
 and the outcome is judged by what Slurm shows afterwards.
@@ -36,7 +36,7 @@ from sluice.slurm.leases import (
 )
 from sluice.slurm.queue import Queue
 from sluice.slurm.records import CommandFailedError
-from sluice.slurm.viewers import user_text
+from sluice.slurm.visibility import user_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

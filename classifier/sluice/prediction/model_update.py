@@ -33,10 +33,10 @@ from sluice.policies.container import write_atomically
 from sluice.policies.review import Review
 from sluice.policies.structs import CoreError
 from sluice.prediction.applications import entries_under, in_order
+from sluice.prediction.evidence_levels import Reliability, groups_of, keys_of
 from sluice.prediction.jobs import finished_jobs
-from sluice.prediction.levels import Reliability, groups_of, keys_of
-from sluice.prediction.requested import Submissions
 from sluice.prediction.score import PastPrediction, ended_before, predict_past
+from sluice.prediction.submission_features import Submissions
 from sluice.prediction.train import (
     MOST_TESTED,
     TrainedModel,

@@ -1,4 +1,4 @@
-"""Carries out the control loop of the core on a live cluster: releases, exchanges, leases.
+"""Applies the verdicts of the control loop on a live cluster: releases, exchanges, leases.
 
 The core says who waits, changes lanes or is released, and how large the gates are
 (policies/core/control.h); here is what it needs from Slurm, and what Slurm is told.
@@ -27,7 +27,7 @@ from sluice.policies.snapshot import Snapshot
 from sluice.policies.structs import text_of
 from sluice.slurm import service, slurm_commands
 from sluice.slurm.budgets import Budgets
-from sluice.slurm.drainer import decision_of
+from sluice.slurm.gate_status import delete_leases
 from sluice.slurm.leases import (
     Account,
     Audit,
@@ -41,7 +41,7 @@ from sluice.slurm.leases import (
     release_of,
     reserved_for,
 )
-from sluice.slurm.overview import delete_leases
+from sluice.slurm.record_receiver import decision_of
 from sluice.slurm.records import SlurmError
 from sluice.slurm.status import LEASES, NOT_RENEWED, REFUSED, log
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from sluice.history_db.store import Store
     from sluice.policies.control import Action
     from sluice.policies.core import Config, View
-    from sluice.slurm.ledger import Known, Ledger, SubmissionKey
+    from sluice.slurm.pending_records import Known, Ledger, SubmissionKey
     from sluice.slurm.queue import Changes, Queue
     from sluice.slurm.records import License, LicenseChange, QueuedJob, Reservation, Room
     from sluice.slurm.snapshot import Publisher

@@ -1,4 +1,4 @@
-"""Takes decision records out of the plugin and into the history, losing and doubling none.
+"""Receives decision records from the plugin into the history, losing and doubling none.
 
 A thread of its own does it: the plugin's ring fills within seconds when thousands of jobs are
 submitted, however long a poll takes. Records are acknowledged after they were stored, so whatever
