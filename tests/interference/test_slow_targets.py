@@ -3,6 +3,7 @@
 import math
 import random
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -105,11 +106,47 @@ def test_each_program_is_compared_with_itself_alone():
         + seen("a", [10.0] * 3, program="slow")
         + seen("b", [10.0] * 9, program="slow")
         + seen("b", [1.0] * 9, program="only here")
-        + seen("b", [1.0] * 9, program="fast", is_probe=False)  # and a's were probes
+        + seen("b", [1.0] * 9, program="fast", uid=1000)  # and a's were probes
     )
     found = judge(observed)
     assert found["b"].speed == pytest.approx(1.0)
     assert not found["b"].is_slow
+
+
+def runs(slow, *, uid, there=9):
+    """What a user's runs say of two targets, of which the second seems slow, or does not."""
+    here = seen("a", [100.0] * 9, uid=uid, program="app")
+    return here + seen("b", [1.0 if slow else 100.0] * there, uid=uid, program="app")
+
+
+@pytest.mark.parametrize(
+    ("others", "is_slow"),
+    [
+        ([], False),
+        (runs(slow=False, uid=1001), False),
+        (runs(slow=False, uid=1001) + runs(slow=False, uid=1002), False),
+        (seen("a", [100.0] * 6) + seen("b", [100.0] * 6), False),
+        (runs(slow=True, uid=1001), True),
+        (seen("a", [100.0] * 6) + seen("b", [1.0] * 6), True),
+    ],
+    ids=["no other", "another", "two others", "probes", "another agrees", "probes agree"],
+)
+@pytest.mark.parametrize("there", [9, 500])
+def test_no_user_alone_makes_a_target_slow(others, is_slow, there):
+    """A log may claim any rate, and a program may write as slowly as it likes."""
+    claimed = [
+        one
+        for name in ("p", "q", "r")
+        for one in map(partial(replace, program=name), runs(slow=True, uid=666, there=there))
+    ]
+    found = judge(claimed + others)
+    assert found["b"].is_slow == is_slow
+    assert (found["b"].published < 1) == is_slow
+
+
+def test_no_user_alone_hides_a_slow_target_that_others_met():
+    met = [one for uid in (1001, 1002) for one in runs(slow=True, uid=uid)]
+    assert judge(met + runs(slow=False, uid=666, there=5))["b"].is_slow
 
 
 def test_targets_of_different_size_are_not_compared():
@@ -124,12 +161,12 @@ def test_targets_that_are_alike_are_hardly_ever_called_slow_target():
         observed = [
             one
             for target in ("a", "b", "c", "d")
-            for program in ("p", "q")
+            for uid, program in enumerate(("p", "q"))
             for one in seen(
                 target,
                 around(100.0, 3, f"{seed}{target}{program}", spread=0.5),
                 program=program,
-                is_probe=False,
+                uid=uid,
             )
         ]
         wrong += sum(s.is_slow for s in judge(observed, [("a", "b", "c", "d")]).values())
@@ -144,7 +181,7 @@ observations = st.lists(
         observed=st.integers(NOW - WINDOW - 9, NOW + 9),
         rate=st.floats(1e-3, 1e12),
         weight=st.floats(0.01, 1.0),
-        is_probe=st.booleans(),
+        uid=st.sampled_from((None, 1000, 1001)),
     ),
     max_size=20,
 )

@@ -77,14 +77,19 @@ def run_on(
     logs=1,
     first_log=0,
     exe="/apps/a",
+    uid=None,
 ):
-    """A job that ran, with its logs; co-runners are the lanes of others, as masks."""
+    """A job that ran, with its logs; co-runners are the lanes of others, as masks.
+
+    Two users' jobs take turns, unless one is named.
+    """
+    uid = 1000 + number % 2 if uid is None else uid
     numbers = {"rate": rate, "write_bytes": moved}
     for i in range(first_log, first_log + logs):
-        log = a_log(1000 * number + i, jobid=number, start=NOW - 600, end=NOW - 500)
+        log = a_log(1000 * number + i, jobid=number, start=NOW - 600, end=NOW - 500, uid=uid)
         log = replace(log, osts=osts, exe=exe)
         store.add_logs([(log, a_profile(numbers=numbers), b"")])
-    job = a_job(job_id=number, submit=NOW - 700, start=NOW - 610, end=NOW - 490, uid=1000)
+    job = a_job(job_id=number, submit=NOW - 700, start=NOW - 610, end=NOW - 490, uid=uid)
     store.upsert_jobs([job])
     holders = [Holder(number, NOW - 700, "stream", lane_mask)]
     store.add_running_set(RunningSet("c1", NOW - 605, tuple(holders), {}))
@@ -192,30 +197,34 @@ def verdicts(store, lanes=LANES):
 
 def test_all_logs_of_a_job_tell_no_more_than_one_run(store):
     """A job of 64 processes without MPI leaves 64 logs, of what happened once."""
-    run_on(store, 1, 90e6, lane_mask=0b01, osts=(1,), logs=64)
-    run_on(store, 2, 20e6, lane_mask=0b10, osts=(2,), logs=64)
+    for number in (1, 2):
+        run_on(store, number, 90e6, lane_mask=0b01, osts=(1,), logs=64)
+        run_on(store, 2 + number, 20e6, lane_mask=0b10, osts=(2,), logs=64)
     found = target_speeds(store, LANES, NOW)
     assert [(speed.runs, speed.evidence) for speed in found] == [
-        (1, pytest.approx(1, rel=0.01)),
-        (1, pytest.approx(1, rel=0.01)),
+        (2, pytest.approx(2, rel=0.01)),
+        (2, pytest.approx(2, rel=0.01)),
         (0, 0.0),
-        (1, pytest.approx(1, rel=0.01)),
-        (1, pytest.approx(1, rel=0.01)),
+        (2, pytest.approx(2, rel=0.01)),
+        (2, pytest.approx(2, rel=0.01)),
     ]
     assert [speed.verdict for speed in found[:2]] == [UNSURE, UNSURE]
 
 
 def test_all_programs_of_a_job_tell_no_more_than_one_run(store):
     for i in range(8):
-        run_on(store, 1, 90e6, lane_mask=0b01, exe=f"/apps/{i} --rank 1", first_log=8 * i)
-        run_on(store, 2, 20e6, lane_mask=0b10, exe=f"/apps/{i} --rank 2", first_log=8 * i)
+        for number in (1, 2):
+            here = {"exe": f"/apps/{i} --rank 1", "first_log": 8 * i}
+            run_on(store, number, 90e6, lane_mask=0b01, **here)
+            run_on(store, 2 + number, 20e6, lane_mask=0b10, **here)
     assert verdicts(store)[:2] == [UNSURE, UNSURE]
 
 
 def test_logs_of_a_job_that_accounting_does_not_know_are_one_run_too(store):
-    for number, rate, ost in ((1, 90e6, 1), (2, 20e6, 2)):
+    for number, rate, ost in ((1, 90e6, 1), (2, 20e6, 2), (3, 90e6, 1), (4, 20e6, 2)):
+        place = {"uid": 1000 + number // 3, "osts": (ost,)}
         for i in range(20):
-            log = a_log(1000 * number + i, jobid=number, start=NOW - 600, osts=(ost,))
+            log = a_log(1000 * number + i, jobid=number, start=NOW - 600, **place)
             store.add_logs([(log, a_profile(numbers={"rate": rate}), b"")])
     assert [speed.verdict for speed in target_speeds(store, NO_LANES, NOW)] == [UNSURE, UNSURE]
 
@@ -227,6 +236,19 @@ def test_processes_that_write_to_targets_of_their_own_tell_of_each(store):
             run_on(store, number, rate, osts=(ost,), first_log=10 * ost)
     found = target_speeds(store, NO_LANES, NOW)
     assert [speed.verdict for speed in found] == [KEEPS_UP] * 3 + [SLOW]
+
+
+def test_logs_of_one_user_alone_slow_no_lane(store):
+    """They may name any target and claim any rate."""
+    for i in range(12):
+        run_on(store, 100 + i, 90e6, lane_mask=0b01, osts=(1,), uid=666)
+        run_on(store, 200 + i, 1e6, lane_mask=0b10, osts=(5,), uid=666)
+    lanes = lanes_of(f"{THREE}LaneOsts=sl0:0-3,sl1:4-7\n")
+    assert published(store, lanes) == [1.0, 1.0, 1.0]
+    for number in (0, 1):
+        run_on(store, 300 + number, 90e6, osts=(1,), uid=1000)
+        run_on(store, 400 + number, 1e6, osts=(5,), uid=1000)
+    assert published(store, lanes) == [1.0, pytest.approx(1 / 90), 1.0]
 
 
 UNLIKE = """\

@@ -13,6 +13,10 @@ weighed by 2^(-age / HALF_LIFE). The usual rate of a program elsewhere is the (u
 the other targets of its median there. Its interval is that of a median without any assumption on
 the distribution: the quantiles 1/2 -+ Z / (2 sqrt (n)), where n is the sum of the weights. With
 fewer than four observations' worth there are no such quantiles, and nothing is said.
+
+Users may write any rate and target into a log, or write as slowly as they like. So no user's runs
+weigh more than all other evidence of a target together: alone they say nothing, and against as
+much of others they make no target slow.
 """
 
 from __future__ import annotations
@@ -131,7 +135,12 @@ class SpeedObservation:
     """B/s, > 0."""
     weight: float = 1.0
     """Below 1 where the rate says less of this target alone."""
-    is_probe: bool = True
+    uid: int | None = None
+    """Of the user of a run; None: a probe of the site's own."""
+
+    @property
+    def is_probe(self) -> bool:
+        return self.uid is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +191,7 @@ class _Weighed:
 class _Cell:
     """What a program got from a target, with what all others' cells are compared with."""
 
+    uid: int | None
     rates: list[_Weighed]
     median: float
     weight: float
@@ -208,18 +218,18 @@ def speeds_of(
 
 def _place(one: SpeedObservation) -> tuple[object, ...]:
     """Sort by all that is compared, so that sums do not depend on who told first."""
-    return one.observed, one.program, one.is_probe, one.rate, one.weight
+    return one.observed, one.program, -1 if one.uid is None else one.uid, one.rate, one.weight
 
 
 def _cells(observations: Iterable[SpeedObservation], now: int) -> dict[Hashable, _Cell]:
-    """Rates by program; probes and runs are never compared with one another."""
-    cells: dict[Hashable, list[_Weighed]] = defaultdict(list)
+    """Rates by program and user; probes and runs are never compared with one another."""
+    cells: dict[tuple[int | None, str], list[_Weighed]] = defaultdict(list)
     for one in observations:
         age = 2.0 ** (-(now - one.observed) / HALF_LIFE)
-        cells[one.is_probe, one.program].append(_Weighed(math.log(one.rate), one.weight * age))
+        cells[one.uid, one.program].append(_Weighed(math.log(one.rate), one.weight * age))
     return {
-        program: _Cell(rates, quantile(rates, 0.5), sum(one.weight for one in rates))
-        for program, rates in cells.items()
+        (uid, program): _Cell(uid, rates, quantile(rates, 0.5), sum(one.weight for one in rates))
+        for (uid, program), rates in cells.items()
     }
 
 
@@ -238,9 +248,11 @@ def _judge(
     peers_of: dict[Hashable, list[_Cell]],
     observations: Sequence[SpeedObservation],
 ) -> TargetSpeed:
-    ratios: list[_Weighed] = []
+    by_user: dict[int | None, list[_Weighed]] = defaultdict(list)
     for program, here in cells.items():
-        ratios += _ratios(here, [cell for cell in peers_of[program] if cell is not here])
+        elsewhere = [cell for cell in peers_of[program] if cell is not here]
+        by_user[here.uid] += _ratios(here, elsewhere)
+    ratios = _borne_out(by_user)
     evidence = sum(ratio.weight for ratio in ratios)
     speed = math.exp(quantile(ratios, 0.5)) if ratios else None
     low, high = _interval(ratios, evidence)
@@ -264,6 +276,20 @@ def _ratios(here: _Cell, elsewhere: list[_Cell]) -> list[_Weighed]:
     usual = elsewhere[len(elsewhere) // 2].median
     scale = min(1.0, sum(cell.weight for cell in elsewhere) / here.weight)
     return [_Weighed(one.value - usual, one.weight * scale) for one in here.rates]
+
+
+def _borne_out(by_user: dict[int | None, list[_Weighed]]) -> list[_Weighed]:
+    """Let no user's runs weigh more than probes and the runs of others together."""
+    weights = {uid: sum(ratio.weight for ratio in own) for uid, own in by_user.items()}
+    total = sum(weights.values())
+    found = list(by_user.pop(None, ()))
+    for uid, own in by_user.items():
+        others = total - weights[uid]
+        if 0 < others < weights[uid]:
+            found += [replace(one, weight=one.weight * others / weights[uid]) for one in own]
+        elif others:
+            found += own
+    return found
 
 
 def quantile(values: Iterable[_Weighed], share: float) -> float:
@@ -440,11 +466,11 @@ def _of_runs(placed: Sequence[tuple[PlacedRun, Sequence[str]]]) -> list[SpeedObs
     return [
         SpeedObservation(
             target,
-            f"{run.uid} {run.exe} {run.nprocs}",
+            f"{run.exe} {run.nprocs}",
             run.observed,
             run.rate,
             1 / len(targets) / max(1.0, told[run.job, target]),
-            is_probe=False,
+            uid=run.uid,
         )
         for run, targets in placed
         for target in targets
