@@ -12,6 +12,8 @@ import pytest
 import recorded
 from click.testing import CliRunner
 from core_calls import write_bundle
+from counted import count_what_logs_claim
+from history_rows import a_job
 
 from sluice.cli.main import main
 from sluice.history_db.records import Log, ObservedInterference, Profile
@@ -104,8 +106,18 @@ def published(store: Store, bundle: Path) -> str:
     return "published figures of other file systems"
 
 
+def count(store: Store) -> None:
+    """Let the accounting know the jobs, and Slurm count what their logs claim."""
+    for run in store.runs():
+        times = {"submit": run.log.start, "start": run.log.start, "end": run.log.end}
+        store.upsert_jobs([a_job(job_id=run.log.jobid, uid=1000, nodes=64, **times)])
+    store.link_logs()
+    count_what_logs_claim(store.path)
+
+
 def of_history(store: Store, bundle: Path) -> str:
     del bundle
+    count(store)
     store.put_observed_interference([SEEN])
     return f"a fit to the history {store.path}: published figures and 1 pair of applications"
 

@@ -178,6 +178,9 @@ def seen_here(store, monkeypatch):
             (a_log(2, exe="/apps/md", jobid=2), rewriting, b""),
         ]
     )
+    counts = {"uid": 1000, "write_bytes": 0, "read_bytes": 0}
+    store.upsert_jobs(a_job(job_id=number, **counts) for number in (1, 2))
+    store.link_logs()
     unknown = replace(NOVEMBER, aggressor="(other load)")
     store.put_observed_interference([replace(NOVEMBER, rho=0.1), unknown])
     monkeypatch.setenv("SLUICE_HISTORY", str(store.path))
@@ -193,10 +196,22 @@ def test_of_what_was_seen_the_model_learns_whose_traffic_is_known(seen_here):
     assert learned < fit([]).profile_share(seen.victim.profile(), [seen.other.profile()])
 
 
+@pytest.mark.parametrize("counts", [{}, {"write_bytes": 4096, "read_bytes": 0}])
+def test_of_logs_that_no_counter_confirms_the_model_learns_nothing(seen_here, counts):
+    claims = a_profile(numbers=a_profile().numbers | {"write_bytes": 1e12})
+    seen_here.add_logs([(a_log(3, exe="/apps/forged", jobid=3), claims, b"")])
+    seen_here.upsert_jobs([a_job(job_id=3, uid=1000, **counts)])
+    assert seen_here.link_logs() == 1
+    before = site_evidence(seen_here).model().interference
+    seen_here.put_observed_interference([replace(NOVEMBER, aggressor="forged", rho=0.01)])
+    evidence = site_evidence(seen_here)
+    assert len(evidence.pairs) == 3, "it is shown"
+    assert evidence.model().interference == before
+
+
 def test_what_the_program_of_a_named_job_did_is_shown_for_the_job(seen_here):
     """Accounting names jobs, production knows the programs that they run."""
     seen_here.upsert_jobs([a_job(name="night-run", job_id=1, uid=1000)])
-    assert seen_here.link_logs() == 1
     words = ["site", "interference", "app:night-run", "app:md"]
     done = CliRunner().invoke(main, words)
     assert done.exit_code == 0, done.output

@@ -128,11 +128,14 @@ def seen_in_production(
 def _applications(
     store: Store, names: set[str], jobs: Sequence[FinishedJob] | None
 ) -> dict[str, ProductionProgram]:
-    """Return those with these names of which the history knows what their next run will do."""
+    """Return those with these names of which the history knows what their next run will do.
+
+    Only by runs that counters confirm, because the model decides about others.
+    """
     if not names:
         return {}
     known = latest_undisturbed(store) if jobs is None else jobs
-    of_log = {log: job for job in known for log in job.logs}
+    of_log = {log: job for job in known if job.is_confirmed for log in job.logs}
     by_name: dict[str, dict[tuple[int, ...], FinishedJob]] = defaultdict(dict)
     for log, command, _ in store.commands():
         if (name := program_name(command)) in names and log in of_log:
