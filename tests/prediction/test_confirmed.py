@@ -175,6 +175,24 @@ def test_what_nothing_bears_out_slowed_nobody_down():
     assert told == [job.profile for job in undisturbed(honest)]
 
 
+def test_what_nothing_bears_out_changes_no_confidence_of_others():
+    honest = [finished_job(claiming(), number=n, start=10_000 * n) for n in range(1, 41)]
+    forged = [
+        finished_job(
+            claiming(("aw", "metadata", "owc")[n % 3]),
+            number=100 + n,
+            start=10_000 * n,
+            uid=1666,
+            is_confirmed=False,
+        )
+        for n in range(1, 200)
+    ]
+    alone, _ = fit_quickly(honest, empty_model())
+    among, _ = fit_quickly([*honest, *forged], empty_model())
+    assert alone.metrics["calibration"]
+    assert among.metrics == alone.metrics
+
+
 def test_ingest_and_doctor_name_what_claims_too_much(store, tmp_path, monkeypatch):
     monkeypatch.setattr("time.time", lambda: 200_000.0)
     monkeypatch.setenv("SLUICE_HISTORY", str(tmp_path / "history.db"))
