@@ -85,20 +85,26 @@ def token_differences(lab: ChaosLab) -> list[str]:
 
 
 def steady_counts(lab: ChaosLab) -> dict[str, tuple[int, int]]:
-    """How many of each token jobs hold and Slurm counts, where its count stood still meanwhile."""
+    """How many of each token jobs hold and Slurm counts, where its count stood still meanwhile.
+
+    After a reconfiguration Slurm 22.05 forgets those of suspended jobs, so these may count or not.
+    """
     before = used_licenses(lab.slurm)
-    held = dict.fromkeys(ALL_TOKENS, 0)
+    held, suspended = dict.fromkeys(ALL_TOKENS, 0), dict.fromkeys(ALL_TOKENS, 0)
     for record in lab.jobs().values():
         if HOLDING & set(record["JobState"].split(",")) or record["JobState"] in HOLDING:
+            counts = suspended if record["JobState"].startswith("SUSPENDED") else held
             for name, count in parse_licenses(record["Licenses"]).items():
-                if name in held:
-                    held[name] += count
+                if name in counts:
+                    counts[name] += count
     after = used_licenses(lab.slurm)
-    return {
-        token: (held[token], before.get(token, 0))
-        for token in ALL_TOKENS
-        if before.get(token, 0) == after.get(token, 0)
-    }
+    found = {}
+    for token in ALL_TOKENS:
+        counted = before.get(token, 0)
+        if counted == after.get(token, 0):
+            most = held[token] + suspended[token]
+            found[token] = (min(max(counted, held[token]), most), counted)
+    return found
 
 
 def at_the_end(lab: ChaosLab) -> list[str]:

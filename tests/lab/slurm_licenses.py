@@ -64,26 +64,27 @@ def _listed_from_25_05(text: str) -> Licences:
     return sums
 
 
-def _for_tasks_23_02(text: str) -> str:
-    found = []
+def _for_tasks_23_02(text: str) -> tuple[str, bool]:
+    """Return the licences, and whether all of the text was read: Slurm stops at nonsense."""
+    found, is_whole = [], True
     while (at := text.find("license:")) >= 0:
         name, _, text = text[at + len("license:") :].partition(",")
         name, *numbers = name.split(":", 2)
         if not name and not numbers:
             continue
-        if len(numbers) == 2:
-            if not numbers[0] or not _COUNT.match(numbers[1]):
-                break
-        elif numbers == [""]:
+        if numbers == [""] or (
+            len(numbers) == 2 and (not numbers[0] or not _COUNT.match(numbers[1]))
+        ):
+            is_whole = False
             break
         count = numbers[-1] if numbers and _COUNT.match(numbers[-1]) else "1"
         if int(count.rstrip("kKmMgGtTpP")) > 0:
             found.append(f"{name}:{count.rstrip('kKmMgGtTpP')}")
-    return ",".join(found)
+    return ",".join(found), is_whole
 
 
-def _for_tasks_from_23_11(text: str) -> str:
-    found = []
+def _for_tasks_from_23_11(text: str) -> tuple[str, bool]:
+    found, is_whole = [], True
     while (at := text.find("license")) >= 0:
         name, _, text = text[at + len("license") :].removeprefix("/").partition(",")
         if not name:
@@ -92,24 +93,24 @@ def _for_tasks_from_23_11(text: str) -> str:
         count = "1"
         if sign:
             name, _, count = name.rpartition(sign)
-            if not _COUNT.match(count):
-                break  # `=x` makes no sense, `:x` is a type, and only gres have types
-        if ":" in name:
+        # `=x` makes no sense, `:x` is a type, and only gres have types
+        if not _COUNT.match(count) or ":" in name:
+            is_whole = False
             break
         if int(count.rstrip("kKmMgGtTpP")) > 0:
             found.append(f"{name}={count.rstrip('kKmMgGtTpP')}")
-    return ",".join(found)
+    return ",".join(found), is_whole
 
 
-def _no_licences(_text: str) -> str:
-    return ""
+def _no_licences(_text: str) -> tuple[str, bool]:
+    return "", True
 
 
 def _with(signs: str) -> Callable[[str], Licences]:
     return lambda text: _listed(text, signs)
 
 
-_READERS: dict[str, tuple[Callable[[str], Licences], Callable[[str], str]]] = {
+_READERS: dict[str, tuple[Callable[[str], Licences], Callable[[str], tuple[str, bool]]]] = {
     "22.05": (_with(":"), _no_licences),
     "23.02": (_with(":"), _for_tasks_23_02),
     "23.11": (_with(":="), _for_tasks_from_23_11),
@@ -124,7 +125,7 @@ def licences(
 ) -> Licences:
     """Return how many of each licence a job then holds."""
     listed, wanted_for_tasks = _READERS[version]
-    parts = [text or "", wanted_for_tasks(for_tasks or "")]
+    parts = [text or "", wanted_for_tasks(for_tasks or "")[0]]
     sums = listed(",".join(filter(None, parts)))
     if sums is None or any(name not in defined for name in sums):
         return None
@@ -169,11 +170,15 @@ def check_stripped(
     defined: Container[str],
     tokens: Container[str],
 ) -> None:
-    """Check that no token is left, and that no request is refused for what was taken off."""
+    """Check that no token is left, and that no request is refused for what was taken off.
+
+    Where Slurm stops reading at nonsense, what stands behind it may come to count.
+    """
     left = licences(version, *kept, defined)
     assert not left or not any(name in tokens for name in left)
     before = licences(version, *written, defined)
-    if before is None:
+    _, is_whole = _READERS[version][1](written[1])
+    if before is None or not is_whole:
         return
     assert left is not None
     own = Counter({name: n for name, n in before.items() if name not in tokens})

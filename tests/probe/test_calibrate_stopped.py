@@ -125,7 +125,7 @@ def settings_for(place: Path) -> Settings:
 
 def dropped(corun: PlannedCoRun) -> CoRun:
     members = (str(corun.probe), *map(str, corun.signals))
-    return CoRun(0, "rates", members, ("a", "a"), 0.0, (1.0, 2.0), (1.0, 1.0), 0.0, "noise")
+    return CoRun(0, "rates", members, ("a", "a"), (1.0, 2.0), (1.0, 1.0), 0.0, "noise")
 
 
 def test_what_was_dropped_is_measured_again_but_not_for_ever(tmp_path, place):

@@ -144,9 +144,9 @@ def test_jobs_are_counted_in_nodes_where_the_processors_of_some_are_unknown():
 
 def test_accounting_of_several_clusters_is_replayed_one_at_a_time():
     jobs = [replace(ALONE, cluster="here"), replace(ALONE, cluster="there", job_id=3)]
-    with pytest.raises(TraceError, match="clusters here, there; choose one by --cluster"):
+    with pytest.raises(TraceError, match="clusters here, there; choose one by `cluster` in"):
         trace_of_jobs("history", jobs)
-    with pytest.raises(TraceError, match="clusters here, there; choose one by --cluster"):
+    with pytest.raises(TraceError, match="clusters here, there; choose one by `cluster` in"):
         trace_of_jobs("history", jobs, cluster="elsewhere")
     assert list(trace_of_jobs("history", jobs, cluster="there").job_id) == [3]
 

@@ -248,7 +248,7 @@ def learning(site: Site) -> Iterator[Finding]:
         yield Finding("OK", "sluice-learn", "runs; `sluice status` says how far it is")
 
 
-CLAIMS_SHOWN, SHOWN = 30 * 86400, 3  # seconds, and jobs
+CLAIM_AGE = 30 * 86400  # seconds
 
 
 def evidence(site: Site) -> Iterator[Finding]:
@@ -258,7 +258,7 @@ def evidence(site: Site) -> Iterator[Finding]:
     with suppress(HistoryError), Store(Path(site.config.history)) as store:
         model = store.model_in_use()
         metrics = next((one.metrics for one in store.trainings() if one.id == model), {})
-        claims = store.claims_beyond_counts(since=int(time.time()) - CLAIMS_SHOWN, limit=SHOWN)
+        claims = store.claims_beyond_counts(since=int(time.time()) - CLAIM_AGE, limit=SHOWN)
         status = read_status(learner_path(Path(site.config.history)))
         facts = status.facts if status else {}
         count = facts.get("unconfirmed", metrics.get("unconfirmed", 0))
