@@ -42,11 +42,11 @@ for _ in 1 2 3; do
 		date -d "$(scontrol show job "$job" | sed -nE "s/.*\\b${field}Time=(\\S+).*/\\1/p")" +%s
 	done | xargs echo "$job" >> /srv/ran
 done
-known() { sluice predict --job-name cavity --json | grep -q '"evidence": "user_name"'; }
+known() { sluice predict --job-name cavity --json | grep -qE '"evidence": "(user_name|unconfirmed)"'; }
 PATIENCE=900 await known # two polls of sluice-learn
 decided() { # the plugin takes a bundle up within PollInterval
 	sbatch --output=/dev/null --job-name=cavity --wrap true
-	sluice decisions --json | grep -q '"evidence": "user_name"'
+	sluice decisions --json | grep -qE '"evidence": "(user_name|unconfirmed)"'
 }
 await decided
 sluice status
