@@ -15,7 +15,7 @@ include slurm-plugin/site.mk
 C_FILES := $(shell git ls-files '*.c' '*.h' 2> /dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build core plugin feed programs probe agent darshan-util install install-plugin deb rpm demo picture figures test test-shared test-alone retest lint format acceptance reproduce bench fuzz chaos loop docs patterns lock clean
+.PHONY: help deps build core plugin feed programs probe agent darshan-util install install-plugin deb rpm demo picture figures test test-shared test-alone lint format acceptance reproduce bench fuzz chaos loop docs patterns lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -113,9 +113,6 @@ test-shared:
 test-alone:
 	$(BIN)/python -m pytest -m 'not acceptance' $(ALONE)
 
-retest: ## Ask again the tests that failed last, and name them
-	$(BIN)/python -m pytest -m 'not acceptance' --last-failed --last-failed-no-failures none -rA
-
 lint: core probe agent ## Formatters, ruff, mypy, import layers, generated docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -129,8 +126,8 @@ format: core ## Let the formatters decide
 	$(BIN)/ruff format .
 	clang-format -i $(C_FILES)
 
-acceptance: build ## The longer checks behind the claims in the docs
-	$(BIN)/python -m pytest -m acceptance
+acceptance: build ## The longer checks behind the claims in the docs (PART=NAME; tests/acceptance.py --list)
+	$(BIN)/python tests/acceptance.py $(PART)
 
 reproduce: build ## Published figures next to those of the storage model
 	$(BIN)/python tests/papers/reproduce.py
