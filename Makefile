@@ -15,7 +15,7 @@ include slurm-plugin/site.mk
 C_FILES := $(shell git ls-files '*.c' '*.h' 2> /dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build core plugin feed programs probe agent darshan-util install install-plugin deb rpm demo picture figures test test-shared test-alone lint format acceptance reproduce bench fuzz chaos loop docs patterns lock clean
+.PHONY: help deps build core plugin feed programs probe turns darshan-util install install-plugin deb rpm demo picture figures test test-shared test-alone lint format acceptance reproduce bench fuzz chaos loop docs patterns lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,23 +48,24 @@ $(BINDINGS): setup.py pyproject.toml $(wildcard policies/core/* classifier/reade
 
 # Those that Slurm loads: they need its headers and nothing else.
 plugin:
-	$(MAKE) --no-print-directory -C slurm-plugin/job_submit BUILD=$(abspath $(BUILD))
-	$(MAKE) --no-print-directory -C slurm-plugin/spank BUILD=$(abspath $(BUILD))
+	$(MAKE) --no-print-directory -C slurm-plugin/controller/job_submit BUILD=$(abspath $(BUILD))
+	$(MAKE) --no-print-directory -C slurm-plugin/node/spank BUILD=$(abspath $(BUILD))
 
 feed:
-	$(MAKE) --no-print-directory -C slurm-plugin/feed BUILD=$(abspath $(BUILD))
+	$(MAKE) --no-print-directory -C slurm-plugin/controller/feed BUILD=$(abspath $(BUILD))
 
-programs: feed probe agent
-	$(MAKE) --no-print-directory -C slurm-plugin/shim BUILD=$(abspath $(BUILD))
+programs: feed probe turns
+	$(MAKE) --no-print-directory -C slurm-plugin/node/shim BUILD=$(abspath $(BUILD))
 
 probe:
 	$(MAKE) --no-print-directory -C classifier/probe BUILD=$(abspath $(BUILD))
 
-agent:
-	$(MAKE) --no-print-directory -C slurm-plugin/agent BUILD=$(abspath $(BUILD))
+turns:
+	$(MAKE) --no-print-directory -C slurm-plugin/controller/turns BUILD=$(abspath $(BUILD))
+	$(MAKE) --no-print-directory -C slurm-plugin/node/agent BUILD=$(abspath $(BUILD))
 
-INSTALLED := slurm-plugin/job_submit slurm-plugin/spank slurm-plugin/feed slurm-plugin/shim \
-	slurm-plugin/agent classifier/probe slurm-plugin/packaging slurm-plugin/systemd
+INSTALLED := $(addprefix slurm-plugin/,controller/job_submit controller/feed controller/turns \
+	node/spank node/shim node/agent packaging systemd) classifier/probe
 
 darshan-util: ## Fetch libdarshan-util, pinned by its hash, for make install and packages
 	$(MAKE) --no-print-directory -C slurm-plugin/packaging BUILD=$(abspath $(BUILD)) \
@@ -77,8 +78,8 @@ install: build ## Copy everything into DESTDIR, below PREFIX and PLUGIN_DIR (see
 	done
 
 install-plugin: plugin ## Copy the two plugins alone
-	$(MAKE) --no-print-directory -C slurm-plugin/job_submit BUILD=$(abspath $(BUILD)) install
-	$(MAKE) --no-print-directory -C slurm-plugin/spank BUILD=$(abspath $(BUILD)) install
+	$(MAKE) --no-print-directory -C slurm-plugin/controller/job_submit BUILD=$(abspath $(BUILD)) install
+	$(MAKE) --no-print-directory -C slurm-plugin/node/spank BUILD=$(abspath $(BUILD)) install
 
 deb: ## Make Debian packages for the Slurm whose headers are here
 	$(MAKE) --no-print-directory -C slurm-plugin/packaging BUILD=$(abspath $(BUILD)) deb
@@ -113,7 +114,7 @@ test-shared:
 test-alone:
 	$(BIN)/python -m pytest -m 'not acceptance' $(ALONE)
 
-lint: core probe agent ## Formatters, ruff, mypy, import layers, generated docs
+lint: core probe turns ## Formatters, ruff, mypy, import layers, generated docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	clang-format --dry-run --Werror $(C_FILES)
@@ -145,7 +146,7 @@ loop: build ## Real programs with co-runners, and what Sluice learns of them nex
 	place=$$(mktemp -d) && chmod 755 $$place && \
 	$(BIN)/python tests/loop/loop.py $$place/loop --seconds $(SECONDS) --seed $(SEED)
 
-docs: core probe agent ## Regenerate the command reference and the man pages
+docs: core probe turns ## Regenerate the command reference and the man pages
 	$(BIN)/python docs/generate.py
 
 patterns: core ## Train anew the classifier of patterns that ships

@@ -49,10 +49,10 @@ def peak_mib(pid: int) -> int:
 
 
 def agents_program() -> Path:
-    agent, feed = REPOSITORY / "slurm-plugin/agent", REPOSITORY / "slurm-plugin/feed"
+    wire = REPOSITORY / "slurm-plugin/wire"
     core = REPOSITORY / "policies/core"
-    sources = (agent / "wire.c", agent / "session.c", feed / "siphash.c", core / "base.c")
-    folders = [f"-I{folder}" for folder in (agent, feed, core)]
+    sources = (wire / "wire.c", wire / "session.c", wire / "siphash.c", core / "base.c")
+    folders = [f"-I{folder}" for folder in (wire, core)]
     return compiled(HERE / "turns_agents.c", *folders, *map(str, sources), "-lmunge", "-lm")
 
 

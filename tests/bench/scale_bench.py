@@ -120,7 +120,7 @@ def cluster(
     with PrivateSlurm(
         place / "slurm",
         settings={"JobSubmitPlugins": "sluice", "MaxJobCount": "200000", **(settings or {})},
-        plugin_dir=make("slurm-plugin/job_submit") / "plugins",
+        plugin_dir=make("slurm-plugin/controller/job_submit") / "plugins",
         environment={"SLUICE_CONF": str(files.config)},
     ) as slurm:
         files.wait_for(lambda seen: seen["bundle"]["loaded"])
@@ -140,7 +140,7 @@ def unjoined(history: Path) -> int:
 
 def real(place: Path, bursts: tuple[int, ...]) -> None:
     client = compiled(REPOSITORY / "tests" / "slurm" / "bulk_submit.c", "-lslurm")
-    make("slurm-plugin/feed")
+    make("slurm-plugin/controller/feed")
     print("A real slurmctld, plugin in advise; CPU in seconds a poll, memory in MB")
     print(f"{'':24} {'own CPU':>9} {'its feed':>9} {'interval':>9}  age: mean max    RSS   feed")
     with cluster(place) as (slurm, sluiced):
@@ -168,7 +168,7 @@ def everything(place: Path) -> None:
     """Print the processor time of each daemon by poll of sluiced, and its memory."""
     client = compiled(REPOSITORY / "tests" / "slurm" / "bulk_submit.c", "-lslurm")
     programs = turns_daemons.build()
-    make("slurm-plugin/feed")
+    make("slurm-plugin/controller/feed")
     kinds = {f"{name}0": gated.KINDS["heavy"] for name in ("writer", "flusher")}
     content = made_model.bundle_of_names(kinds, "", created=int(time.time()))
     licenses = {"Licenses": gated.licenses()}

@@ -43,7 +43,13 @@ ROUND = ("loop", "loop", "known", "known", "forest")
 def build(place: Path) -> Path:
     """Build plugin and client; returns the client."""
     subprocess.run(
-        ["make", "--silent", "-C", REPOSITORY / "slurm-plugin/job_submit", f"BUILD={BUILD}"],
+        [
+            "make",
+            "--silent",
+            "-C",
+            REPOSITORY / "slurm-plugin/controller/job_submit",
+            f"BUILD={BUILD}",
+        ],
         check=True,
     )
     client = place / "bulk_submit"

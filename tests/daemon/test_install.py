@@ -230,7 +230,7 @@ def literals(path: Path) -> Iterator[str]:
             yield node.value
 
 
-@pytest.mark.parametrize("plugin", ["job_submit", "spank"])
+@pytest.mark.parametrize("plugin", ["controller/job_submit", "node/spank"])
 def test_what_a_plugin_cannot_find_is_named_with_the_remedy(plugin, tmp_path):
     folder = PACKAGING.parent / plugin
     words = ["make", "-C", folder, f"BUILD={tmp_path}"]

@@ -39,7 +39,7 @@ RUNS = (
     "slurmd",
     "slurm-client",
     "munge",
-    "libmunge-dev",  # for slurm-plugin/agent
+    "libmunge-dev",  # for slurm-plugin/wire
     "python3-dev",
     "python3-venv",
     "libdeflate-dev",

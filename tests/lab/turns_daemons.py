@@ -35,7 +35,8 @@ RATE = 20_000_000
 
 def build() -> Path:
     """The folder with both programs; built if need be."""
-    make("slurm-plugin/agent")
+    make("slurm-plugin/node/agent")
+    make("slurm-plugin/controller/turns")
     return BUILD / "bin"
 
 
@@ -47,7 +48,7 @@ def build_first_come() -> Path:
     place = BUILD / "first-come"
     program = place / "bin" / "sluice-turns"
     linked = f"LDFLAGS=-Wl,--wrap=sluice_turns_decide {wrap}"
-    make("slurm-plugin/agent", place, linked, str(program))
+    make("slurm-plugin/controller/turns", place, linked, str(program))
     return program
 
 
@@ -58,7 +59,12 @@ def build_unbounded() -> Path:
     )
     place = BUILD / "unbounded"
     program = place / "bin" / "sluice-turns"
-    make("slurm-plugin/agent", place, f"LDFLAGS=-Wl,--wrap=sluice_turns_pass {wrap}", str(program))
+    make(
+        "slurm-plugin/controller/turns",
+        place,
+        f"LDFLAGS=-Wl,--wrap=sluice_turns_pass {wrap}",
+        str(program),
+    )
     return program
 
 

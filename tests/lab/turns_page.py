@@ -1,6 +1,6 @@
 """The agent's part of what a job shares with it: page and words of libsluice_turns.so.
 
-`slurm-plugin/shim/page.h` itself is the binding.
+`slurm-plugin/wire/page.h` itself is the binding.
 """
 
 import fcntl
@@ -17,7 +17,7 @@ from typing import Any, Self
 from cffi import FFI
 from compile_c import BUILD, ROOT, make
 
-HEADER = ROOT / "slurm-plugin" / "shim" / "page.h"
+HEADER = ROOT / "slurm-plugin" / "wire" / "page.h"
 SHIM = BUILD / "lib" / "libsluice_turns.so"
 SLOTS = 64
 FIRST_DESCRIPTOR = 1000
@@ -46,7 +46,7 @@ ROOT_TOO = 1
 
 def build() -> Path:
     """The library to preload; built if need be."""
-    make("slurm-plugin/shim")
+    make("slurm-plugin/node/shim")
     return SHIM
 
 

@@ -25,7 +25,9 @@ def runtime(library: str) -> str:
 @cache
 def preload(name: str) -> str:
     """A shim built with a sanitizer, behind its runtime."""
-    build = make("slurm-plugin/shim", BUILD / f"shim-{name.replace(',', '-')}", f"SANITIZE={name}")
+    build = make(
+        "slurm-plugin/node/shim", BUILD / f"shim-{name.replace(',', '-')}", f"SANITIZE={name}"
+    )
     libraries = [runtime(library) for library in SANITIZERS[name]]
     return ":".join([*libraries, str(build / "lib" / "libsluice_turns.so")])
 

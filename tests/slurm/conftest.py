@@ -29,7 +29,7 @@ def lab_directory() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def plugin_directory() -> Path:
     """Where the freshly built plugin lies."""
-    return make("slurm-plugin/job_submit") / "plugins"
+    return make("slurm-plugin/controller/job_submit") / "plugins"
 
 
 @pytest.fixture(scope="session")

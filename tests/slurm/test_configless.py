@@ -71,7 +71,7 @@ def slurm(lab_directory, plugin_directory, files) -> Iterator[Configless]:
         plugin_dir=plugin_directory,
         environment={"SLUICE_CONF": str(files.config)},
     )
-    slurm.spank = make("slurm-plugin/spank") / "plugins/spank_sluice.so"
+    slurm.spank = make("slurm-plugin/node/spank") / "plugins/spank_sluice.so"
     with slurm:
         yield slurm
 

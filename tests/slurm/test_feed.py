@@ -33,7 +33,7 @@ SEPARATOR = "\x1f"
 
 @pytest.fixture(scope="module")
 def slurm(lab_directory: Path) -> Iterator[PrivateSlurm]:
-    make("slurm-plugin/feed")
+    make("slurm-plugin/controller/feed")
     with PrivateSlurm(
         lab_directory / "feed",
         nodes=3,

@@ -93,9 +93,9 @@ def test_a_plugin_that_is_gone_is_named(site: Sluiced, installed: Path) -> None:
     assert "would not start again" in text
 
 
-@pytest.mark.parametrize("folder", ["slurm-plugin/job_submit", "slurm-plugin/spank"])
+@pytest.mark.parametrize("folder", ["controller/job_submit", "node/spank"])
 def test_make_install_leaves_the_file_that_is_mapped_as_it_is(tmp_path: Path, folder: str) -> None:
-    words = ("make", "--silent", "-C", ROOT / folder, f"BUILD={BUILD}", "install")
+    words = ("make", "--silent", "-C", ROOT / "slurm-plugin" / folder, f"BUILD={BUILD}", "install")
     words += (f"DESTDIR={tmp_path}", "PLUGIN_DIR=/plugins")
     subprocess.run(words, check=True)
     [plugin] = (tmp_path / "plugins").iterdir()

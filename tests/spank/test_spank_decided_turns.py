@@ -53,12 +53,12 @@ def decided(agent: Agent) -> Iterator[Decided]:
         (place / folder).mkdir()
         (place / folder).chmod(mode)
     library = shutil.copy(turns_page.build(), place / "lib")
-    make("slurm-plugin/spank")
+    make("slurm-plugin/node/spank")
     files = PluginFiles(place / "sluice")
     slurm = PrivateSlurm(
         place / "slurm",
         settings={"JobSubmitPlugins": "sluice"},
-        plugin_dir=make("slurm-plugin/job_submit") / "plugins",
+        plugin_dir=make("slurm-plugin/controller/job_submit") / "plugins",
         environment={"SLUICE_CONF": str(files.config)},
     )
     files.configure()

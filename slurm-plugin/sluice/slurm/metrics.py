@@ -144,7 +144,7 @@ class Metrics:
 
 
 BUDGET = "budget"
-"""How a burst ended that used up its budget (agent/journal.c)."""
+"""How a burst ended that used up its budget (controller/turns/journal.c)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,9 @@
 
 And how Slurm is told which licences jobs have from now on.
 
-sluice-feed (slurm-plugin/feed) is a child process that speaks libslurm, which may hang for
-minutes and may crash. It answers in frames whose texts have a length in front, so nothing that a
-user writes can end a field. It remembers what it told and tells only what changed.
+sluice-feed (slurm-plugin/controller/feed) is a child process that speaks libslurm, which may
+hang for minutes and may crash. It answers in frames whose texts have a length in front, so nothing
+that a user writes can end a field. It remembers what it told and tells only what changed.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ WORDS_KEPT = 10_000
 
 PROTOCOL = 4
 HELLO, JOB, GONE, LICENSE, RESERVATION, ROOM, ERROR, END, CHANGE, PRIORITIES, REASON = range(1, 12)
-"""Kinds of frames, slurm-plugin/feed/frame.h."""
+"""Kinds of frames, slurm-plugin/controller/feed/frame.h."""
 ASK_JOBS, ASK_LICENSES, ASK_RESERVATIONS, ASK_ROOM, ASK_ONE_JOB, ASK_CHANGES = 1, 2, 4, 8, 16, 32
-"""Bits of a request, slurm-plugin/feed/sluice_feed.c."""
+"""Bits of a request, slurm-plugin/controller/feed/sluice_feed.c."""
 
 HEAD = struct.Struct("=IB")
 REQUEST = struct.Struct("=II")

@@ -1,7 +1,7 @@
 """What sluice-turns tells: its status of now, and a line for each burst that it held.
 
-It must not wait for a disk or a database, so it writes lines (`agent/journal.c`), and sluiced keeps
-them in the history. A full file becomes PATH.1: that one is read to its end first.
+It must not wait for a disk or a database, so it writes lines (`controller/turns/journal.c`), and
+sluiced keeps them in the history. A full file becomes PATH.1: that one is read to its end first.
 """
 
 from __future__ import annotations
