@@ -3,7 +3,7 @@
  *
  * - Files that a process writes one after the other, and streams that are opened again and
  *   again for large pieces: created and closed (owc).
- * - More bytes written than the file is long, writes in no order, or gaps that nobody
+ * - More bytes written than the file is long, writes in no order, or gaps that no process
  *   fills, as the file was there before: rewritten in place (ws). Where the file is
  *   truncated for each rewrite, or renamed over: created again (owc).
  * - The journal of a file that is rewritten in place, made anew for each transaction of a
@@ -52,11 +52,12 @@ alternating (const struct run *run, int64_t number)
 
 /* How surely a reopened file is empty when its rewrite begins.
  *
- * fopen and C++ streams truncate what they open for writing, and so does who renames a new
- * file over the old one. Of a bare open nothing is recorded: who then writes without
- * seeking has most likely truncated it; a place sought for each write is a rewrite in
- * place, and what is read and written in turns was not empty. MPI-IO opens never truncate:
- * only several writes from the start on speak for a file that was removed before. */
+ * fopen and C++ streams truncate what they open for writing, and so does a program that
+ * renames a new file over the old one. A bare open leaves no record: a program that then
+ * writes without seeking has most likely truncated it; a place sought for each write is a
+ * rewrite in place, and what is read and written in turns was not empty. MPI-IO opens never
+ * truncate: only several writes from the start on speak for a file that was removed before.
+ */
 static double
 how_truncated (const struct run *run, int64_t number)
 {
@@ -96,7 +97,7 @@ how_random (const struct sluice_file_row *row)
 	return disorder * (1 - clip ((regular - 0.6) / 0.3));
 }
 
-/* How surely a file has places that nobody wrote, so that it was there before.
+/* How surely a file has unwritten places, so that it was there before.
  *
  * Of processes that share a file each fills a part. Offsets of streams count on through all
  * opens. */

@@ -78,7 +78,7 @@ check_versions (struct reading *r)
 	return 0;
 }
 
-/* The runtime says of a forked process whose child it is, in "key=value" lines. */
+/* The runtime says of a forked process which parent it has, in "key=value" lines. */
 static void
 find_parent (struct sluice_log *log, const struct darshan_job *job)
 {

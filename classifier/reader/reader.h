@@ -7,7 +7,7 @@
  * (region.h). DXT traces are never asked for, since no counter needs
  * them and they can exhaust memory.
  *
- * Whatever a log says is checked before it is believed. The library may still crash or hang
+ * Everything in a log is checked before it is used. The library may still crash or hang
  * on a damaged log: callers keep it in a process of its own.
  */
 #ifndef SLUICE_READER_H

@@ -60,13 +60,14 @@ struct region {
 	int file;
 	int packed;	       /* or stored as it is */
 	uint64_t offset, left; /* in the file, not yet read or unpacked */
-	/* All of a packed region: only who unpacks a stream sees where it ends. */
+	/* All of a packed region: only unpacking a stream shows where it ends. */
 	unsigned char *input;
 	size_t input_room;
 	const unsigned char *next; /* not yet unpacked */
 	char *buffer;
 	size_t room;
-	/* Unpacked and not taken. Who terminates a text may write one byte behind it. */
+	/* Unpacked and not taken. One byte behind it may be written, to terminate a text.
+	 */
 	char *bytes;
 	size_t size; /* of the piece that is handed out */
 	size_t rest; /* and of what follows it */

@@ -357,7 +357,7 @@ clean (struct reading *r, const char *module, const char *const *names, int64_t 
 	return 1;
 }
 
-/* Of detail that contradicts what it is a detail of, the latter is believed. */
+/* Where detail contradicts its total, the total counts. */
 static void
 clean_accesses (struct reading *r, int64_t *c)
 {

@@ -21,19 +21,19 @@ static const double input_deck
 static const double soon_read
     = 0.01; /* nor when that takes so little of the run, however many */
 
-/* Of several values: the least, whose it is, and the least of the others. */
+/* Of several values: the least, its rank, and the least of the others. */
 struct least {
 	double value, of_others;
-	int64_t whose;
+	int64_t rank;
 };
 
 static void
-lower (struct least *least, double value, int64_t whose)
+lower (struct least *least, double value, int64_t rank)
 {
 	if (value < least->value) {
 		least->of_others = least->value;
 		least->value = value;
-		least->whose = whose;
+		least->rank = rank;
 	} else {
 		least->of_others = smaller (least->of_others, value);
 	}
@@ -42,7 +42,7 @@ lower (struct least *least, double value, int64_t whose)
 static double
 least_of_others (const struct least *least, int64_t number)
 {
-	return number == least->whose ? least->of_others : least->value;
+	return number == least->rank ? least->of_others : least->value;
 }
 
 /* What feeds a run, as far as one file does not tell. */
@@ -129,7 +129,7 @@ how_deck (const struct run *run, const struct feeding *feeding)
 
 /* Whether what is read back goes into something else that is written.
  *
- * Who checks, restarts from or reduces its own output leaves nothing that was not read. */
+ * A program that checks, restarts from or reduces its own output leaves nothing unread. */
 static int
 is_written_on (const struct run *run, const struct feeding *feeding)
 {

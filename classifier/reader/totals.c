@@ -42,7 +42,7 @@ coverage_by_heatmap (const struct run *run)
 
 /* Whether files are opened, few of them, and not a byte of any was recorded.
  *
- * Nobody opens a file for nothing: its data passed by calls that Darshan does not see. */
+ * A file that was opened was used: its data passed by calls that Darshan does not see. */
 static int
 is_unseen (const struct run *run)
 {

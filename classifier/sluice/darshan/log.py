@@ -4,7 +4,7 @@ The work is done in C (`classifier/reader`), with libdarshan-util: every format 
 read, in either byte order. DXT traces are never read: they can exhaust memory, and no counter needs
 them.
 
-Whatever a log says is checked before it is believed; the library itself may still crash or hang on
+Everything in a log is checked before it is used; the library itself may still crash or hang on
 a damaged log, which is why `workers.py` keeps it in a process of its own.
 """
 
@@ -59,7 +59,7 @@ LOG_NAME = re.compile(
 
 
 class DarshanLogError(Exception):
-    """A log cannot be believed; the text says why, without its name."""
+    """A log is inconsistent; the text says where, without its name."""
 
 
 class DarshanLibraryError(Exception):

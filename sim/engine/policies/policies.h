@@ -34,7 +34,7 @@ void sluice_policy_release (struct sluice_policy_result *result, double now,
 
 /*
  * Gates of fixed size: a job starts when what it needs is free at each of its gates,
- * or without, when it has been delayed for max_delay. Nobody is predicted, nothing
+ * or without, when it has been delayed for max_delay. No job is predicted, nothing
  * is weighed.
  */
 struct sluice_gate_need {
@@ -71,7 +71,7 @@ sluice_gates_policy_results (const struct sluice_gates_policy *policy);
  * their limits say, or their predicted run times.
  *
  * Slurm here gives the tokens that the gates let out to the first job that could start;
- * a job that finds none waits, and keeps nobody. From when it could first have started,
+ * a job that finds none waits, and blocks no other. From when it could first have started,
  * it is charged.
  */
 struct sluice_core_setup {
@@ -82,7 +82,7 @@ struct sluice_core_setup {
 	const uint32_t *application;		     /* by job, into submissions */
 	uint32_t job_count;
 	uint32_t association_count;
-	const struct sluice_association *associations; /* by user: who pays for waits */
+	const struct sluice_association *associations; /* by user: charged for waits */
 	int64_t epoch;				       /* UTC seconds of time 0 */
 };
 

@@ -57,7 +57,7 @@ struct sluice_core_policy {
 	struct sluice_core_decision *made; /* in the latest call of a hook */
 	struct plan *plans;
 	struct sluice_policy_result *results;
-	sluice_core_watch *watch; /* NULL: nobody watches */
+	sluice_core_watch *watch; /* NULL: none */
 	void *watcher;
 };
 
@@ -226,7 +226,7 @@ note (struct sluice_core_policy *p, uint32_t job, const struct sluice_decision *
 	    = (struct sluice_core_decision){ .job = job, .decision = *decision };
 }
 
-/* Bring the situation up to date with who runs. */
+/* Bring the situation up to date with the running jobs. */
 static void
 renew (struct sluice_core_policy *p, double now)
 {
@@ -544,7 +544,7 @@ ended (void *self, double now, uint32_t job)
 	remove_row (p, job);
 }
 
-/* Nobody, the associations as users, and as many accounts at most. */
+/* No user, the associations as users, and as many accounts at most. */
 static int
 prepare_budgets (struct sluice_core_policy *p)
 {

@@ -52,7 +52,7 @@ size_of (const struct sluice_gates_policy *p, const struct sluice_gate_need *nee
 static int
 has_room (const struct sluice_gates_policy *p, uint32_t job)
 {
-	/* Amounts are added and taken away again: the rounding must shut nobody out. */
+	/* Amounts are added and taken away again: the rounding must shut no job out. */
 	static const double rounding = 1e-9;
 	for (uint32_t i = p->setup.first[job]; i < p->setup.first[job + 1]; i++) {
 		const struct sluice_gate_need *need = &p->setup.needs[i];

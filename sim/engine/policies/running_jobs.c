@@ -26,7 +26,7 @@ running_jobs_new (const struct sluice_bundle *bundle)
 	if (!c)
 		return NULL;
 	c->bundle = bundle;
-	c->version = 1; /* nobody has seen it yet */
+	c->version = 1; /* not yet read */
 	c->next_overdue = INT64_MAX;
 	c->set = sluice_corunner_set_create (bundle);
 	if (c->set)

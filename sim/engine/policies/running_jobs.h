@@ -1,6 +1,6 @@
 /*
- * Who runs in a replay, as Sluice sees it: the co-runners of the decision core. Changes are
- * incremental; a version says whether there were any.
+ * The running jobs of a replay, as Sluice sees them: the co-runners of the decision core.
+ * Changes are incremental; a version says whether there were any.
  */
 #ifndef SLUICE_RUNNING_JOBS_H
 #define SLUICE_RUNNING_JOBS_H

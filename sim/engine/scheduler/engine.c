@@ -75,7 +75,7 @@ sluice_engine_new (const struct sluice_workload *workload,
 		e->workload = workload;
 		e->storage = storage;
 		e->policy = policy;
-		e->free_run = NOBODY;
+		e->free_run = NONE;
 		e->origin = workload->job_count ? workload->jobs[0].submit : 0;
 		if (prepare_jobs (e) || prepare_machine (e) || prepare_leases (e)
 		    || eligibility_init (e)
@@ -282,7 +282,7 @@ schedule (struct sluice_engine *e, int is_tick)
 }
 
 /* Waiting jobs need the clock: the next backfill pass, the next priorities. Not where
- * nothing else will ever happen and this tick has started nobody. */
+ * nothing else will ever happen and this tick has started no job. */
 static int
 wind_clock (struct sluice_engine *e, int is_idle_tick)
 {

@@ -44,7 +44,7 @@ struct sluice_choice {
 	struct sluice_license_need tokens[SLUICE_MAX_TOKENS];
 };
 
-/* Who decides. Each function may be NULL. */
+/* The hooks of a policy. Each function may be NULL. */
 struct sluice_replay_policy {
 	void *self;
 	/* A job enters the queue; choice is empty. */
@@ -52,7 +52,7 @@ struct sluice_replay_policy {
 			   struct sluice_choice *choice);
 	/* A job could start now; choice holds what was chosen so far. A not_before in the
 	 * future takes it out of the queue until then. A hold_until in the future, or
-	 * tokens that are not free, leave it where it is: it blocks nobody and has no
+	 * tokens that are not free, leave it where it is: it blocks no job and has no
 	 * reservation, as in Slurm a job that lacks a licence, and is asked about again
 	 * whenever a job has ended, and at hold_until. */
 	void (*starting) (void *self, double now, uint32_t job,

@@ -57,7 +57,7 @@ priority_release (struct priority *p)
 	*p = (struct priority){ 0 };
 }
 
-/* Shares over usage, each as a part of a whole; nothing used yet: before everybody. */
+/* Shares over usage, each as a part of a whole; nothing used yet: first of all. */
 static double
 level (double shares, double all_shares, double usage, double all_usage)
 {
@@ -186,7 +186,7 @@ priority_advance (struct priority *p, double now)
 	}
 }
 
-/* Who may enter the queue: begin times, dependencies, limits of arrays. */
+/* Entry into the queue: begin times, dependencies, limits of arrays. */
 
 static int
 index_dependencies (struct sluice_engine *e)
@@ -238,7 +238,7 @@ prepare_arrays (struct sluice_engine *e)
 	if (!l->array_active || !l->array_head || !l->array_tail || !l->next_held)
 		return -1;
 	for (uint32_t i = 0; i < w->array_count; i++)
-		l->array_head[i] = l->array_tail[i] = NOBODY;
+		l->array_head[i] = l->array_tail[i] = NONE;
 	return 0;
 }
 
@@ -292,8 +292,8 @@ eligible_enqueue (struct sluice_engine *e, uint32_t job)
 static void
 hold_back (struct eligibility *l, uint32_t array, uint32_t job)
 {
-	l->next_held[job] = NOBODY;
-	if (l->array_tail[array] == NOBODY)
+	l->next_held[job] = NONE;
+	if (l->array_tail[array] == NONE)
 		l->array_head[array] = job;
 	else
 		l->next_held[l->array_tail[array]] = job;
@@ -398,10 +398,10 @@ eligible_ended (struct sluice_engine *e, uint32_t job)
 		return 0;
 	l->array_active[array - 1]--;
 	uint32_t next = l->array_head[array - 1];
-	if (next == NOBODY)
+	if (next == NONE)
 		return 0;
 	l->array_head[array - 1] = l->next_held[next];
-	if (l->array_head[array - 1] == NOBODY)
-		l->array_tail[array - 1] = NOBODY;
+	if (l->array_head[array - 1] == NONE)
+		l->array_tail[array - 1] = NONE;
 	return eligible_now (e, next);
 }

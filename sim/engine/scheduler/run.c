@@ -24,12 +24,12 @@ static uint32_t
 new_run (struct sluice_engine *e)
 {
 	uint32_t run = e->free_run;
-	if (run != NOBODY) {
+	if (run != NONE) {
 		e->free_run = e->runs[run].job;
 		return run;
 	}
 	if (e->run_count == e->run_capacity && grow_runs (e))
-		return NOBODY;
+		return NONE;
 	return e->run_count++;
 }
 
@@ -66,7 +66,7 @@ has_event (const struct sluice_engine *e, const struct run *run)
 	return !e->storage || run->expected_end < INFINITY;
 }
 
-/* Who says when the job ends: storage, but for its limit; without storage its run time. */
+/* What says when the job ends: storage, but for its limit; without storage its run time. */
 static int
 expect_end (struct sluice_engine *e, uint32_t run)
 {
@@ -91,7 +91,7 @@ run_start (struct sluice_engine *e, uint32_t job, const int32_t *take)
 	const struct sluice_replay_job *j = &e->workload->jobs[job];
 	struct sluice_job_result *result = &e->results[job];
 	uint32_t run = new_run (e);
-	if (run == NOBODY)
+	if (run == NONE)
 		return -1;
 	double until = e->now + j->limit;
 	e->runs[run] = (struct run){ until, until, job, ++e->serial };
@@ -313,7 +313,7 @@ take_first_freed (const struct sluice_engine *e, double start, const struct dema
  * Room for a job of a higher tier (PreemptType=preempt/partition_prio).
  *
  * Victims are taken from the lowest tier, the latest start first, until the job fits
- * now; then those are spared, in the same order, without whom it still does.
+ * now; then those are spared, in the same order, without which it still does.
  */
 
 static int
@@ -366,7 +366,7 @@ fits (struct sluice_engine *e, const struct availability *a, const struct demand
 	return availability_earliest (a, e->now, e->now, demand, take) <= e->now;
 }
 
-/* Mark whom the job needs; a is as before afterwards. 1: it can be done. */
+/* Mark the jobs that it needs to preempt; a is as before afterwards. 1: it can be done. */
 static int
 choose (struct sluice_engine *e, struct victim *victims, uint32_t count,
 	const struct demand *demand, struct availability *a)

@@ -1,8 +1,8 @@
 /*
- * One pass over the waiting jobs: who starts now, for whom room is kept.
+ * One pass over the waiting jobs: which start now, for which room is kept.
  *
  * A pass starts each job that fits from now to its limit among what runs, what is
- * leased and what was reserved before it in the same pass. The rules differ in who
+ * leased and what was reserved before it in the same pass. The rules differ in which job
  * gets a reservation. What a pass found out stays true while time passes and jobs
  * only start; then the next one looks at new jobs alone.
  */
@@ -153,7 +153,7 @@ start_if_allowed (struct sluice_engine *e, uint32_t place, int32_t *take)
 	return answer > 0 ? start (e, place, take) : answer;
 }
 
-/* The policy is asked before anybody is preempted: who is held would preempt the same
+/* The policy is asked before any job is preempted: a held job would preempt the same
  * jobs for ever. */
 static int
 start_instead (struct sluice_engine *e, uint32_t place, const struct demand *demand,

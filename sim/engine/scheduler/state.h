@@ -109,7 +109,7 @@ event_kind (const struct event *event)
 }
 
 /*
- * Who goes first: FIFO, or Slurm's multifactor priority with a Fair Tree.
+ * The order of jobs: FIFO, or Slurm's multifactor priority with a Fair Tree.
  *
  * Usage is slot-seconds, halved every half_life, counted up at each calc_period;
  * factors hold from one period to the next, as in slurmctld.
@@ -223,13 +223,14 @@ struct ending {
 
 /* Jobs that must wait before they may enter the queue. */
 struct eligibility {
-	uint32_t *unmet;      /* dependencies left, by job; NULL: nobody has any */
-	double *ready;	      /* when those met so far are over, by job */
-	uint32_t *dependents; /* indices of dependencies, sorted by whom they wait for */
+	uint32_t *unmet; /* dependencies left, by job; NULL: no job has any */
+	double *ready;	 /* when those met so far are over, by job */
+	uint32_t
+	    *dependents; /* indices of dependencies, sorted by the job that they wait for */
 	uint32_t *first_dependent;  /* by job, into dependents; one more at the end */
 	uint32_t *dependency_owner; /* by dependency */
 	uint32_t *array_active;	    /* tasks in the queue or running, by array */
-	uint32_t *array_head;	    /* tasks held back; NOBODY: none */
+	uint32_t *array_head;	    /* tasks held back; NONE: none */
 	uint32_t *array_tail;
 	uint32_t *next_held; /* by job */
 };
@@ -242,7 +243,7 @@ struct pass {
 	uint32_t rule;	    /* enum sluice_backfill */
 	int is_valid;	    /* new jobs may be looked at alone */
 	int is_lasting;	    /* time alone changes nothing before next_start */
-	int is_stopped;	    /* a licence is missing: nobody below may start */
+	int is_stopped;	    /* a licence is missing: no job below may start */
 	int has_plan;	    /* plan differs from base */
 	uint8_t is_blocked[SLUICE_REPLAY_PARTITIONS];
 };
@@ -274,7 +275,7 @@ struct sluice_engine {
 	int32_t *takes; /* [run * columns + column] */
 	uint32_t run_count;
 	uint32_t run_capacity;
-	uint32_t free_run; /* chained through run.job; NOBODY: none */
+	uint32_t free_run; /* chained through run.job; NONE: none */
 	uint32_t running;
 	uint32_t serial;
 	uint32_t *run_of; /* by job */
@@ -287,7 +288,7 @@ struct sluice_engine {
 	struct sluice_job_result *results;
 };
 
-#define NOBODY UINT32_MAX
+#define NONE UINT32_MAX
 
 /* All return -1 only where there is no memory. */
 
@@ -329,8 +330,8 @@ struct victims {
 	uint32_t count;
 };
 
-/* Choose whom to preempt so that a job fits now; a is as before afterwards. 1: the caller
- * frees the list; 0: nobody's end would do. */
+/* Choose the jobs to preempt so that a job fits now; a is as before afterwards. 1: the
+ * caller frees the list; 0: no job's end would do. */
 int preempt_choose (struct sluice_engine *e, uint32_t job, const struct demand *demand,
 		    struct availability *a, struct victims *out);
 int preempt_chosen (struct sluice_engine *e, const struct victims *victims);

@@ -67,11 +67,11 @@ struct burst_control {
 	struct sluice_turns_check check;
 	uint64_t seed;		   /* of what differs between bursts, and of noise */
 	double at;		   /* when control decides next; INFINITY: by no event */
-	sluice_turns_watch *watch; /* NULL: nobody watches */
+	sluice_turns_watch *watch; /* NULL: none */
 	void *watcher;
 	struct sluice_turns_job *jobs; /* the bursts that it sees */
 	struct sluice_turn *turns;     /* its verdicts on them */
-	uint32_t *slots;	       /* whose they are, by the model's numbers */
+	uint32_t *slots;	       /* their jobs, by the model's numbers */
 	uint32_t *order;	       /* scratch */
 	uint32_t count;
 	uint32_t is_blind; /* a burst has begun that it does not see yet */

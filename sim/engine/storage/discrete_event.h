@@ -102,9 +102,9 @@ enum sluice_sync {
 	SLUICE_SYNC_FLUSH   /* when it is on the device and committed */
 };
 
-/* Who may write when (Huang et al.: one process after the other on a target). */
+/* The order of writes (Huang et al.: one process after the other on a target). */
 enum sluice_dispatch {
-	SLUICE_DISPATCH_FREE,	/* everybody at any time */
+	SLUICE_DISPATCH_FREE,	/* all at any time */
 	SLUICE_DISPATCH_TURNS,	/* one operation at a time on each target */
 	SLUICE_DISPATCH_REROUTE /* likewise, and idle targets take from busy ones */
 };

@@ -534,9 +534,9 @@ sluice_discrete_event_next (struct sluice_discrete_event *simulation, double unt
 }
 
 /*
- * Who may write: one operation at a time on each target, and with re-routing a
+ * The right to write: one operation at a time on each target, and with re-routing a
  * target whose own group has drained takes waiting operations of busy groups
- * (Huang et al.). Late and lazy: nobody is moved before its turn could have come,
+ * (Huang et al.). Late and lazy: no operation is moved before its turn could have come,
  * and nothing is monitored. A target refuses when what it took from other groups
  * would exceed the throttle's share of its own.
  */
@@ -585,7 +585,7 @@ is_throttled (const struct program *program, const struct group *group)
 
 /* The busy group that gives: the next one in turn that has anybody waiting, or the
  * longest queue of all, as an inquiry found at the first idle message and the
- * coordinator has counted since. NOTHING when nobody waits. */
+ * coordinator has counted since. NOTHING when none waits. */
 static uint32_t
 find_busy (struct program *program)
 {
@@ -649,7 +649,7 @@ rq_give_turn (struct simulation *s, uint32_t number)
  *
  * A program that yields stages its operations in the memory of its nodes while one
  * that does not yield is in a burst. Where a node's buffer is full, it blocks until
- * nobody else writes, or writes on. What is staged goes to the storage by its own
+ * no other writes, or writes on. What is staged goes to the storage by its own
  * process, one operation after the other, when the program is in no burst; one that
  * blocks waits for the others' end with this too.
  *

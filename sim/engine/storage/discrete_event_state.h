@@ -1,7 +1,7 @@
 /*
  * Internal to the discrete-event storage model: what its files share.
  * discrete_event.c is the life of an operation, discrete_event_stations.c what it queues
- * for, discrete_event_run.c who may write, and a simulation from set-up to end.
+ * for, discrete_event_run.c the right to write, and a simulation from set-up to end.
  */
 #ifndef SLUICE_DISCRETE_EVENT_STATE_H
 #define SLUICE_DISCRETE_EVENT_STATE_H
@@ -64,7 +64,7 @@ struct flow {
 };
 
 enum unit_kind {
-	UNIT_WRITE,	 /* somebody waits for it */
+	UNIT_WRITE,	 /* a process waits for it */
 	UNIT_WRITE_BACK, /* acknowledged from the cache already */
 	UNIT_COMMIT	 /* a list of flows waits for it */
 };
@@ -110,12 +110,12 @@ struct server {
 	uint32_t draining;	     /* units on their way to targets */
 };
 
-/* Who may write on a target (discrete_event_run.c). */
+/* The right to write on a target (discrete_event_run.c). */
 struct group {
 	uint32_t first, last; /* processes that wait for their turn */
 	uint32_t waiting;
 	uint32_t is_writing;
-	uint32_t is_drained; /* nobody of its own waits, as the coordinator knows */
+	uint32_t is_drained; /* none of its own waits, as the coordinator knows */
 	double own, foreign; /* bytes accepted, of its own and of other groups */
 };
 
@@ -231,7 +231,7 @@ void rq_control (struct simulation *s);
 void rq_forget_turn (struct simulation *s, struct program *program); /* it is stopped */
 uint32_t rq_lane_end (const struct simulation *s, uint32_t lane); /* its last target + 1 */
 
-/* discrete_event_run.c: who may write. */
+/* discrete_event_run.c: the right to write. */
 void rq_take_turn (struct simulation *s, uint32_t process);
 void rq_give_turn (struct simulation *s, uint32_t process);
 

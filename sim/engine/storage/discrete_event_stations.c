@@ -1,7 +1,7 @@
 /*
  * The stations of the discrete-event storage model. Links, server work and memory are
  * first come, first served with known service times, so each is one clock: until
- * when it is busy. Targets choose whom they serve next, so they have queues.
+ * when it is busy. Targets choose what they serve next, so they have queues.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -269,7 +269,7 @@ serve_next (struct simulation *s, uint32_t target)
 	}
 	if (s->units[unit].kind == UNIT_COMMIT) {
 		if (t->joinable == unit)
-			t->joinable = NOTHING; /* who comes later waits for the next one */
+			t->joinable = NOTHING; /* a later one waits for the next one */
 		seconds += s->storage->commit_seconds;
 	} else {
 		seconds += s->units[unit].bytes / s->storage->target_bandwidth;

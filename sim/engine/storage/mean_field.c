@@ -130,7 +130,7 @@ sluice_mean_field_destroy (struct sluice_mean_field *w)
 }
 
 /* Add the burst of a job to its stations (sign 1), or take it away (-1): what they
- * would have to do if nobody waited, by which most are seen to be far from full. */
+ * would have to do if no job waited, by which most are seen to be far from full. */
 static void
 add_peaks (struct sluice_mean_field *w, const struct mean_field_job *job, double sign)
 {

@@ -9,7 +9,7 @@
  *
  *   x_j = min (cap_j, N_j / (A_j + W_meta + max over its lanes (W_target + W_server)))
  *
- * with N the requests outstanding, A the time of one request when nobody else is
+ * with N the requests outstanding, A the time of one request when no other is
  * there, cap the rate at which the program produces. W is 0 at a station that is
  * not full, else the one that fills it exactly. So a program that waits for each
  * write (flushing) loses to one that keeps a window of requests outstanding
@@ -78,7 +78,7 @@ struct sluice_mean_field_config {
 /* A burst in the terms of the network, and the rhythm of the job. */
 struct sluice_mean_field_load {
 	double outstanding;	 /* N: requests in flight at most */
-	double cycle;		 /* A: s of one request when nobody else is there */
+	double cycle;		 /* A: s of one request when no other is there */
 	double cap;		 /* requests/s that the program produces at most */
 	double target_seconds;	 /* of a target's time, each request */
 	double server_seconds;	 /* of a server's link, each request */

@@ -37,12 +37,12 @@ struct mean_field_job {
 	uint32_t phase; /* enum mean_field_phase */
 	uint32_t bursts_left;
 	uint32_t heap_at; /* its place in the heap */
-	uint32_t behind;  /* QUEUED: who comes next in its set; NOBODY */
+	uint32_t behind;  /* QUEUED: the next in its set; NONE */
 };
 
 enum { MEAN_FIELD_NOBODY = UINT32_MAX };
 
-/* Jobs of which one may be in a burst: slots, or NOBODY. */
+/* Jobs of which one may be in a burst: slots, or NONE. */
 struct mean_field_set {
 	uint32_t writing, first, last; /* first and last: of those that are queued */
 };
@@ -130,7 +130,7 @@ int mean_field_take_turn (struct sluice_mean_field *mean_field, struct mean_fiel
 struct mean_field_job *mean_field_give_turn (struct sluice_mean_field *mean_field,
 					     struct mean_field_job *job);
 
-/* Nobody writes and nobody is queued. */
+/* No job writes and none is queued. */
 void mean_field_init_sets (struct sluice_mean_field *mean_field);
 
 /* What differs between a job's bursts: the mean over them is 1. */
@@ -139,7 +139,7 @@ void mean_field_set_usual (struct sluice_mean_field *mean_field,
 double mean_field_burst_length (const struct sluice_mean_field *mean_field,
 				const struct mean_field_job *job, uint32_t bursts_left);
 
-/* What the storage is to who decides on turns. */
+/* The storage, as decisions on turns see it. */
 void mean_field_init_turns (struct sluice_mean_field *mean_field);
 
 /* What turns know of a job: at its start, and after each of its bursts. */

@@ -26,7 +26,7 @@ capacity (const struct sluice_mean_field *w, const struct mean_field_lane *lane)
 	return 1.0 / (1.0 + w->config.switch_cost * others);
 }
 
-/* Whether a station needs no look: it was not full, and would not be if nobody
+/* Whether a station needs no look: it was not full, and would not be if no job
  * waited anywhere, by more than the rounding of its sum. */
 static int
 is_idle (double peak, double wait, double full)
@@ -126,8 +126,8 @@ mean_field_solve (struct sluice_mean_field *w)
 
 /*
  * Sets of jobs that write one at a time: IO-Sets (Boito, Pallez, Teylo, Vidal; IEEE TPDS
- * 2023) puts jobs of similar periods into one. Who asks while another is in a burst is
- * queued, first come, first served; sets do not know of each other.
+ * 2023) puts jobs of similar periods into one. A job that asks while another is in a burst
+ * is queued, first come, first served; sets do not know of each other.
  */
 
 void

@@ -1,8 +1,8 @@
 """The policies that a replay compares, by name; docs/reference/replay.md states what each does.
 
 A policy is a function from a Question to a Plan: what it changes before the replay starts, and
-who decides while it runs. What it knows of a job is what is predicted of it, never what the storage
-model will make of it.
+which decides while it runs. It knows what is predicted of a job, never what the storage model
+will make of it.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ GATE_NEED = struct_dtype("sluice_gate_need")
 
 
 class Decider(Protocol):
-    """Who decides in one replay: `table` goes to `engine.run`, `choices` is read after it."""
+    """Decides in one replay: `table` goes to `engine.run`, `choices` is read after it."""
 
     @property
     def table(self) -> Any:
-        """The struct sluice_replay_policy; NULL: nobody decides."""
+        """The struct sluice_replay_policy; NULL: no decisions."""
 
     @property
     def choices(self) -> NDArray[Any]:
         """A CHOICE for each job."""
 
 
-class Nobody:
+class NoPolicy:
     """Slurm alone; jobs may have been put on lanes beforehand."""
 
     table = ffi.NULL
@@ -98,7 +98,7 @@ class Gates:
 
     @property
     def table(self) -> Any:
-        """Valid as long as somebody holds it."""
+        """Valid as long as it is referenced."""
         return ffi.gc(lib.sluice_gates_policy_table(self._policy), partial(outlive, self))
 
     @property
@@ -154,7 +154,7 @@ class Core:
 
     @property
     def table(self) -> Any:
-        """Valid as long as somebody holds it."""
+        """Valid as long as it is referenced."""
         return ffi.gc(lib.sluice_core_policy_table(self.handle), partial(outlive, self))
 
     @property
@@ -170,7 +170,7 @@ def results_of(rows: Any, jobs: int) -> NDArray[Any]:
 HEAVY_IO = 0.02
 """I/O share from which a job counts as I/O-heavy: MinIoShare's default."""
 STREAMING = 0.5
-"""Share of the chunks that nobody waits for, from which a program streams."""
+"""Share of the chunks that no process waits for, from which a program streams."""
 
 
 def is_heavy(profiles: Profiles) -> NDArray[np.bool_]:
@@ -324,7 +324,7 @@ class Plan:
     decider: Decider
     storage: Storage
     lanes: NDArray[np.uint32] | None = None
-    """Of each job where nobody decides on lanes; bits, 0: all."""
+    """Of each job where lanes are not decided on; bits, 0: all."""
     reshape: Callable[[NDArray[Any], Any], NDArray[Any]] | None = None
     """What becomes of the loads (contention.LOAD) under a configuration of the storage model."""
 
@@ -339,7 +339,7 @@ class Policy:
 
 
 def _none(question: Question) -> Plan:
-    return Plan(Nobody(len(question.workload.jobs)), question.storage)
+    return Plan(NoPolicy(len(question.workload.jobs)), question.storage)
 
 
 def _server_fair(question: Question) -> Plan:
@@ -382,7 +382,7 @@ def on_lanes(question: Question, lanes: NDArray[np.int64]) -> Plan:
     """Put I/O-heavy jobs on these lanes (bit masks), and no other job anywhere."""
     heavy = is_heavy(question.profiles)
     of_heavy = np.where(heavy, lanes, 0).astype(np.uint32)
-    return Plan(Nobody(len(of_heavy), of_heavy), question.storage, of_heavy)
+    return Plan(NoPolicy(len(of_heavy), of_heavy), question.storage, of_heavy)
 
 
 def static_lanes(question: Question, is_first: NDArray[np.bool_]) -> Plan:

@@ -304,7 +304,7 @@ def _table(
 
 
 def _users_of(of_group: NDArray[np.int64], users: NDArray[Any]) -> list[list[int]]:
-    """Return who ran the jobs of each group: what others did is not evidence of theirs."""
+    """Return the users of each group's jobs: another user's runs are no evidence for them."""
     found: list[list[int]] = [[] for _ in range(int(of_group.max(initial=-1)) + 1)]
     for group, user in np.unique(np.column_stack([of_group, users]), axis=0).tolist():
         found[group].append(user)

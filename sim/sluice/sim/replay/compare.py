@@ -73,7 +73,7 @@ Result = TypeVar("Result")
 
 
 class StoppedError(Exception):
-    """Raised inside a replay that nobody waits for any more."""
+    """Raised inside a replay that was cancelled."""
 
 
 def in_order(

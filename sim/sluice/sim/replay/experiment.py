@@ -75,7 +75,7 @@ class Experiment:
     slot: str | None = None
     """What is counted of accounting; None: as trace_of_jobs finds."""
     cluster: str | None = None
-    """Whose jobs of accounting."""
+    """The cluster whose jobs are replayed."""
     latest: int | None = None
     """Of a history, so many jobs, the last; None: all."""
     generate: int | None = None

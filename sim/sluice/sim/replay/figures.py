@@ -207,7 +207,7 @@ FIGURES = {
 """In the order in which they are shown. Untouched: never delayed, and on no lane of its own."""
 
 GROUPS = ("user", "partition", "size")
-"""Whom a policy may favour or burden."""
+"""Groups of jobs that a policy may favour or burden."""
 
 
 def figures(outcomes: IoOutcomes, plain: IoOutcomes, bound: Bound) -> Figures:
@@ -278,7 +278,7 @@ def _tail(name: str, seconds: Array) -> Figures:
 
 
 def fairness(outcomes: IoOutcomes, plain: IoOutcomes, what: str) -> list[dict[str, Any]]:
-    """Return who gains and who pays, by one of GROUPS: those with most jobs first, sizes in order.
+    """Return gains and losses by one of GROUPS: those with most jobs first, sizes in order.
 
     Waits are means in seconds, losses slot-hours.
     """

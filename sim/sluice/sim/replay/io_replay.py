@@ -99,7 +99,7 @@ class IoOutcomes(Outcomes):
 
     @property
     def io_seconds_alone(self) -> NDArray[np.float64]:
-        """Seconds inside bursts, had nobody else written."""
+        """Seconds inside bursts, had no other job written."""
         return np.asarray(self.contention["io_alone"])
 
     @property

@@ -176,8 +176,8 @@ class Levers:
     """Slot-hours lost without any lever, by law."""
     slot: str
     users: tuple[dict[str, Any], ...]
-    """Who gains and who pays where jobs are delayed, as `figures.fairness` has it, by the first
-    law; those with most jobs first."""
+    """Gains and losses where jobs are delayed, as `figures.fairness` has it, by the first law;
+    those with most jobs first."""
 
     @property
     def that_pay(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What a replay says: totals, whom it concerns, and a table with a line a job."""
+"""Results of a replay: totals, groups of jobs, and a table with a line a job."""
 
 from __future__ import annotations
 

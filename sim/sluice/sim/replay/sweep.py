@@ -3,7 +3,7 @@
 The file is a whole JSON document at any time: after each case it is replaced. So whatever stops a
 sweep, the same one goes on where it was.
 
-Which MaxDelay pays, by a sweep over several. Who sets it trades waits for losses, so both count in
+Which MaxDelay pays, by a sweep over several. Setting it trades waits for losses, so both count in
 slot-hours, and a slot-hour of waiting costs WaitPrice of one that is lost, as in the decisions
 themselves. Counted are the waits that the policy itself imposes; those of jobs behind go up and
 down by chance far more.
@@ -272,7 +272,7 @@ class Wait:
 
     @property
     def is_fair(self) -> bool:
-        """Whether nobody who pays waits, on average, more than twice as long as jobs do anyhow."""
+        """Whether no group that pays waits, in the mean, over twice as long as jobs do anyhow."""
         return self.held_mean <= self.wait_mean
 
     @property

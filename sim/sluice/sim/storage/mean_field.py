@@ -327,7 +327,7 @@ class Contention:
 
     @property
     def handle(self) -> Any:
-        """The struct sluice_contended, for those who watch it."""
+        """The struct sluice_contended, for watchers."""
         return self._contended
 
     @property

@@ -223,7 +223,7 @@ def drawn_profiles(
 
 
 def no_profiles(jobs: int) -> Profiles:
-    """Nobody does any I/O."""
+    """No job does any I/O."""
     return Profiles(({"pattern": "none"},), np.zeros(jobs, np.int64), np.zeros(jobs))
 
 
@@ -232,7 +232,7 @@ SLACK = 60
 
 
 def history_profiles(store: Store, replayable: Replayable) -> tuple[Profiles, NDArray[np.bool_]]:
-    """Return what a workload's jobs do alone, and whose the history knows; others do no I/O.
+    """Return profiles of jobs alone, and which jobs the history knows; others do no I/O.
 
     A log belongs to the job that the accounting says, by its id and second of submission; one
     that no accounting knows to the job with its id that ran when it began.

@@ -1,6 +1,6 @@
 """Makes a workload of a trace: what is missing or broken is repaired by a stated rule, or dropped.
 
-Every rule counts whom it met and names some; docs/reference/replay.md lists them.
+Every rule counts the jobs that it changes and names some; docs/reference/replay.md lists them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RULES = {
     "ran beyond its limit": "limit raised to its run time",
     "out of order": "sorted by submission",
     "unknown partition": "goes to the first one",
-    "waits for a job that is not there": "waits for nobody",
+    "waits for a job that is not there": "the dependency is dropped",
     "larger than its partition": "refused at its submission",
 }
 """What may be wrong with a job, and what is done about it."""
@@ -80,7 +80,7 @@ class _Repairer:
 def make_replayable(trace: Trace, site: Site, *, kills: bool = False) -> Replayable:
     """Repair the trace and put it on the site's machine.
 
-    kills: a job that ran beyond its limit is killed there; without, it is believed, since it
+    kills: a job that ran beyond its limit is killed there; without, its run time counts, since it
     did run that long.
     """
     repairer = _Repairer(trace)
@@ -172,9 +172,9 @@ def _partitions(
 
 def _associations(trace: Trace, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Return each job's pair of user and account by number, and the pairs; shares are equal."""
-    nobody = np.full(len(rows), -1, np.int64)
-    user = nobody if trace.user is None else trace.user[rows]
-    account = nobody if trace.account is None else trace.account[rows]
+    missing = np.full(len(rows), -1, np.int64)
+    user = missing if trace.user is None else trace.user[rows]
+    account = missing if trace.account is None else trace.account[rows]
     pairs, index = np.unique(np.stack([account, user]), axis=1, return_inverse=True)
     associations = np.zeros(pairs.shape[1], engine.ASSOCIATION)
     associations["account"] = np.unique(pairs[0], return_inverse=True)[1]

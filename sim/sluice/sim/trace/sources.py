@@ -59,7 +59,7 @@ def trace_of_jobs(
     """Make a trace of accounting records.
 
     slot: what is counted, `node` or `processor`; None: processors where jobs shared nodes.
-    cluster: whose jobs; None: of the only one.
+    cluster: of which jobs are read; None: the only one.
     """
     if not jobs:
         raise TraceError(f"{name}: no job in it")
@@ -209,9 +209,9 @@ COLUMNS = {
     "runtime": "how long it ran: seconds, or days-hours:minutes:seconds; without: end - start",
     "limit": "how long it may, likewise",
     "slots": "nodes or processors",
-    "user": "who",
-    "account": "for whom",
-    "partition": "where",
+    "user": "its user",
+    "account": "its account",
+    "partition": "its partition",
     "state": "Slurm's name of how it ended",
 }
 """What a CSV may hold, each in a column of that name or of a usual one (TITLES) unless the map
@@ -393,7 +393,7 @@ def read_trace(
     """Read the trace at path, gzipped or not.
 
     kind is one of FORMATS, by default what the text looks like; columns says which column of
-    a CSV holds what (table.COLUMNS). Of accounting, slot is what is counted, and cluster whose jobs
+    a CSV holds what (table.COLUMNS). Of accounting, slot is what is counted, and cluster which jobs
     (accounting.trace_of_jobs). Of a history, the last `latest` jobs.
     """
     name = str(path)
