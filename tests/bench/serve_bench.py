@@ -31,7 +31,7 @@ from sluice.policies.snapshot import pack_snapshot
 from sluice.slurm.status import Status
 
 ROUNDS = 50
-OF_ALL = ("/predictions/", "/interference/", "/models", "/decisions/", "/reports", "/audit")
+OF_ALL = ("/programs/", "/model", "/jobs/")
 GOAL_SECONDS = 0.3
 TOKEN = "0123456789abcdef0123456789abcdef"  # noqa: S105 - of nothing but benchmarks
 USER = "daemon"
@@ -113,28 +113,24 @@ def pages(place: Path) -> list[str]:
     middle = known[len(known) // 2].id
     return [
         "/now",
-        "/predictions",
-        "/predictions?find=1&sort=programs:-confidence",
-        f"/predictions/{middle}",
-        "/interference",
-        f"/interference/{middle}/{middle}",
-        "/decisions",
-        "/decisions?find=no-such-word",
-        f"/decisions?user={USER}",
-        "/decisions?since=30+d&action=delay",
-        f"/decisions/{last.job_id}",
-        "/doubts",
-        "/doubts?find=user&sort=doubts:user",
+        "/programs",
+        "/programs?find=1&sort=programs:-confidence",
+        f"/programs/{middle}",
+        f"/programs/{middle}/{middle}",
+        "/jobs",
+        "/jobs?find=no-such-word",
+        f"/jobs?user={USER}",
+        "/jobs?since=30+d&action=delay",
+        f"/jobs/{last.job_id}",
+        "/programs?find=user&sort=doubts:user",
         "/reviews",
-        "/models",
-        "/models/1",
-        "/models/1/difference",
-        "/reports",
-        f"/reports/{report}",
-        "/audit",
-        "/audit?find=no-such-word",
-        "/audit?since=30+d",
-        "/decisions.json",
+        "/model",
+        "/model/1",
+        "/model/1/difference",
+        f"/model/reports/{report}",
+        "/reviews?find=no-such-word",
+        "/reviews?since=30+d",
+        "/jobs.json",
     ]
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.cli.pages import save_calibration
+from sluice.cli.calibrate import save_report
 from sluice.history_db.records import CoRun
 from sluice.interference.calibrate import analysis
 from sluice.interference.calibrate.analysis import (
@@ -357,7 +357,7 @@ def test_a_calibration_of_which_nothing_counts_says_so():
 
 def test_a_report_is_one_page_with_pictures_and_the_same_bytes_each_time(tmp_path):
     report = make_report("<site>", list(grid_of(0.01, 1)), grid_of(0.01, 2))
-    files = save_calibration(report, tmp_path / "a")
+    files = save_report(report, tmp_path / "a")
     assert {path.name for path in files} == {
         *("matrix.png", "chunks.png", "calibration.json", "index.html")
     }
@@ -368,5 +368,5 @@ def test_a_report_is_one_page_with_pictures_and_the_same_bytes_each_time(tmp_pat
     assert json.loads((tmp_path / "a" / "calibration.json").read_text()) == json.loads(
         json.dumps(to_json(report))
     )
-    for path, again in zip(files, save_calibration(report, tmp_path / "b"), strict=True):
+    for path, again in zip(files, save_report(report, tmp_path / "b"), strict=True):
         assert path.read_bytes() == again.read_bytes()

@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ from sluice.policies.record import Record, Situation, decide
 from sluice.policies.review import packed
 from sluice.policies.snapshot import Snapshot, pack_snapshot
 from sluice.prediction.model_update import standing_reviews
+from sluice.serve import pages
 from sluice.serve.access import Door
 from sluice.serve.app import create_app
 from sluice.serve.server import bind, serve
@@ -52,10 +54,9 @@ CLUSTER = "lab"
 def a_report(now: int) -> records.StoredReport:
     """Return a report with what can stand in one."""
     who = {
-        "caption": "Who waits, and for whose sake",
+        "caption": "Delays",
         "titles": ["user", "program", "node-hours"],
         "rows": [[BOB, HOSTILE, "299"], [ANN, "ensemble", "1.5"]],
-        "is_text": False,
     }
     return records.StoredReport(
         now,
@@ -275,11 +276,9 @@ class ServedSite:
 
     def app(self, *, user_header: str | None = None, operators: Sequence[str] = (ANN,)) -> Flask:
         """Return the application, without a server in front."""
-        site = self.site()
-        door = Door(
-            site, user_header=user_header, tokens=self.tokens, operators=frozenset(operators)
-        )
-        return create_app(site, door, version="0", is_secure=False)
+        door = Door(user_header=user_header, tokens=self.tokens, operators=frozenset(operators))
+        ask = partial(pages.answer, self.site())
+        return create_app(ask, door, version="0", is_secure=False)
 
 
 def main() -> None:

@@ -90,9 +90,9 @@ def test_a_short_token_is_refused_and_not_repeated(served):
     assert "secret" not in str(refused.value)
 
 
-def test_a_server_that_would_let_nobody_in_does_not_start(served):
-    with pytest.raises(AccessError, match="nobody could log in"):
-        Door(served.site(), user_header=None, tokens=None, operators=frozenset())
+def test_a_server_that_would_admit_no_user_does_not_start():
+    with pytest.raises(AccessError, match="no user could log in"):
+        Door(user_header=None, tokens=None, operators=frozenset())
 
 
 def test_the_header_is_refused_on_loopback_unless_the_site_trusts_it(served):
@@ -102,10 +102,10 @@ def test_the_header_is_refused_on_loopback_unless_the_site_trusts_it(served):
     assert "--trust-loopback" in found.output
 
 
-OPERATORS_ALONE = ("/audit", "/reports", "/reports/1", "/models/2/difference")
+OPERATORS_ONLY = ("/model/reports/1", "/model/2/difference")
 
 
-@pytest.mark.parametrize("page", OPERATORS_ALONE)
+@pytest.mark.parametrize("page", OPERATORS_ONLY)
 def test_what_tells_of_all_users_is_for_operators_in_every_form(served, page):
     client = served.app().test_client()
 
@@ -116,12 +116,21 @@ def test_what_tells_of_all_users_is_for_operators_in_every_form(served, page):
         assert "for operators" in asked(path, OTHER_TOKEN).text
         assert asked(path, OTHER_TOKEN).status_code == 403
     assert asked(page, TOKEN).status_code == 200
-    shown = {
-        name: set(re.findall(r'href="(/[^"]+)"', asked("/now", token).text))
-        for name, token in (("operator", TOKEN), ("viewer", OTHER_TOKEN))
-    }
-    assert shown["operator"] - shown["viewer"] == {"/audit", "/reports"}
-    assert "difference" not in asked("/models/2", OTHER_TOKEN).text
+    assert "difference" not in asked("/model/2", OTHER_TOKEN).text
+
+
+def test_the_audit_and_the_list_of_reports_are_for_operators(served):
+    client = served.app().test_client()
+
+    def asked(path: str, token: str):
+        return client.get(path, headers={"Authorization": f"Bearer {token}"})
+
+    for page, member, table in (("reviews", "entries", "audit"), ("model", "reports", "reports")):
+        for token, is_operator in ((TOKEN, True), (OTHER_TOKEN, False)):
+            assert (member in asked(f"/{page}.json", token).json) is is_operator
+            assert (f'id="title-{table}"' in asked(f"/{page}", token).text) is is_operator
+            status = asked(f"/{page}.csv?table={table}", token).status_code
+            assert status == (200 if is_operator else 404)
 
 
 def test_a_viewer_changes_nothing_by_any_form_there_is(served):
@@ -136,7 +145,7 @@ def test_a_viewer_changes_nothing_by_any_form_there_is(served):
         for method in rule.methods - {"GET", "HEAD", "OPTIONS"}
         if rule.endpoint not in {"log_in", "logout"}
     ]
-    assert {str(rule) for rule, _ in rules} >= {"/reviews", "/models/<int:wanted>"}
+    assert {str(rule) for rule, _ in rules} >= {"/reviews", "/model/<wanted>"}
     form = {
         "form_token": form_token(client.get("/now").text),
         "do": "reject",
@@ -147,7 +156,7 @@ def test_a_viewer_changes_nothing_by_any_form_there_is(served):
         path = re.sub(r"<[^>]*>", "2", str(rule))
         answer = client.open(path, method=method, data=form)
         assert answer.status_code == 403
-        assert "You may look" in answer.text
+        assert "Only operators" in answer.text
     with Store(served.history, read_only=True) as store:
         assert (store.reviews(), store.audit(), store.model_in_use()) == ([], [], 1)
 
@@ -168,7 +177,7 @@ def test_no_header_that_only_looks_like_the_proxys_counts(served, forged):
     listener.listen()
     app = served.app(user_header=HEADER)
     threading.Thread(target=serve, args=[app, listener], daemon=True).start()
-    lines = ["GET /audit HTTP/1.1", "Host: a", "Connection: close", *forged, "", ""]
+    lines = ["GET /model/reports/1 HTTP/1.1", "Host: a", "Connection: close", *forged, "", ""]
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(f"{served.folder}/serve.sock")
         client.sendall("\r\n".join(lines).encode())
@@ -204,23 +213,20 @@ def private(private_client):
         f"{path}{form}"
         for path in (
             "/now",
-            "/predictions",
-            "/predictions?evidence=all",
-            "/predictions/2",
-            "/interference",
-            "/interference/1/2",
-            "/decisions",
-            "/decisions?find=script",
-            "/decisions?user=bin",
-            "/decisions/701",
-            "/decisions/601",
-            "/models",
-            "/models/1",
-            "/models/2/difference",
-            "/doubts",
-            "/reports",
-            "/reports/1",
-            "/audit",
+            "/programs",
+            "/programs?evidence=all",
+            "/programs/2",
+            "/programs/1/2",
+            "/jobs",
+            "/jobs?find=script",
+            "/jobs?user=bin",
+            "/jobs/701",
+            "/jobs/601",
+            "/model",
+            "/model/1",
+            "/model/2/difference",
+            "/model/reports/1",
+            "/reviews",
         )
         for form in ("", "&format=json" if "?" in path else "?format=json")
     ],
@@ -229,25 +235,25 @@ def test_private_data_hides_the_jobs_of_others_on_every_page(private, path):
     page = private(path)
     assert HOSTILE[:10] not in page
     assert "alert" not in page
-    unasked = page.replace("/decisions/701", "").replace("no job 701", "")
+    unasked = page.replace("/jobs/701", "").replace("no job 701", "")
     assert not re.search(r"(?<![\d.])[57]01(?!\d)", unasked)
 
 
 UNKNOWN = {
-    "/decisions/701": "/decisions/79",
-    "/decisions/701_1": "/decisions/79_1",
-    "/decisions?job=701": "/decisions?job=79",
-    "/predictions/2": "/predictions/79",
-    "/interference/1/2": "/interference/1/79",
-    "/interference/2/2": "/interference/79/79",
-    "/interference/2/1": "/interference/79/1",
-    "/models/1": "/models/79",
-    "/models/2/difference": "/models/79/difference",
-    "/reports/1": "/reports/79",
-    "/decisions?user=bin": "/decisions?user=man",
-    "/predictions?find=script": "/predictions?find=absentword",
-    "/decisions?find=script": "/decisions?find=absentword",
-    "/doubts?find=script": "/doubts?find=absentword",
+    "/jobs/701": "/jobs/79",
+    "/jobs/701_1": "/jobs/79_1",
+    "/jobs?job=701": "/jobs?job=79",
+    "/programs/2": "/programs/79",
+    "/programs/1/2": "/programs/1/79",
+    "/programs/2/2": "/programs/79/79",
+    "/programs/2/1": "/programs/79/1",
+    "/model/1": "/model/79",
+    "/model/2/difference": "/model/79/difference",
+    "/model/reports/1": "/model/reports/79",
+    "/jobs?user=bin": "/jobs?user=man",
+    "/programs?find=script": "/programs?find=absentword",
+    "/jobs?find=script": "/jobs?find=absentword",
+    "/reviews?find=script": "/reviews?find=absentword",
     "/now?find=script": "/now?find=absentword",
 }
 """What is hidden, and the like that does not exist."""
@@ -272,9 +278,8 @@ def test_what_could_not_be_computed_names_nobody_to_who_sees_a_part(served, monk
     monkeypatch.setattr(Site, "rankings", property(lambda _: failed))
     for is_private in (False, True):
         served.tell_privacy(is_private=is_private)
-        for path in ("/doubts", "/interference"):
-            for form in ("", ".json"):
-                assert ("bobs_program" in asker(served)(f"{path}{form}")) is not is_private
+        for form in ("", ".json"):
+            assert ("bobs_program" in asker(served)(f"/programs{form}")) is not is_private
 
 
 def test_a_comment_that_may_name_others_is_for_who_sees_all(served):
@@ -299,9 +304,9 @@ def test_a_comment_that_may_name_others_is_for_who_sees_all(served):
 
 
 def test_private_data_shows_users_their_own_jobs(private):
-    decisions = json.loads(private("/decisions.json"))["decisions"]
+    decisions = json.loads(private("/jobs.json"))["decisions"]
     assert {row["user"] for row in decisions} == {ANN}
-    assert "What was known before it ran" in private("/decisions/601")
+    assert "What was known before it ran" in private("/jobs/601")
     facts = json.loads(private("/now.json"))
     assert [row["job_id"] for row in facts["waiting"]] == [601]
     assert [row["job_id"] for row in facts["writing"]] == [502]
@@ -312,14 +317,14 @@ def test_private_data_shows_users_their_own_jobs(private):
 
 def test_operators_of_slurm_see_all_jobs(served):
     served.tell_privacy(is_private=True, operators=(0, ANNS))
-    assert ">701<" in asker(served)("/decisions")
+    assert ">701<" in asker(served)("/jobs")
 
 
 def test_without_word_of_the_controller_everybody_sees_their_own_jobs_alone(served):
-    assert ">701<" in asker(served)("/decisions")
+    assert ">701<" in asker(served)("/jobs")
     (served.folder / "snapshot.status").unlink()
-    assert ">701<" not in asker(served)("/decisions")
-    assert ">601<" in asker(served)("/decisions")
+    assert ">701<" not in asker(served)("/jobs")
+    assert ">601<" in asker(served)("/jobs")
 
 
 def test_privacy_survives_the_way_through_the_status_file():

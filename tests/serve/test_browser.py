@@ -19,22 +19,18 @@ from sluice.serve.server import bind, serve
 CHROMIUM = "/usr/bin/chromium"
 PAGES = (
     "now",
-    "predictions",
-    "predictions/2",
-    "interference",
-    "interference/1/2",
-    "decisions",
-    "decisions/601",
-    "decisions/99999",
-    "models",
-    "models/1",
-    "models/2",
-    "models/2/difference",
+    "programs",
+    "programs/2",
+    "programs/1/2",
+    "jobs",
+    "jobs/601",
+    "jobs/99999",
+    "model",
+    "model/1",
+    "model/2",
+    "model/2/difference",
     "reviews",
-    "doubts",
-    "reports",
-    "reports/1",
-    "audit",
+    "model/reports/1",
 )
 LOOKS = {
     "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 860}},
@@ -107,16 +103,21 @@ def serious(tab) -> list[str]:
     ]
 
 
+def reviews(tab):
+    """Return the rows of the table of reviews, which the audit follows."""
+    return tab.locator("section", has=tab.locator("#title-reviews")).locator("tbody tr")
+
+
 def test_an_administrator_finds_why_a_job_waits(visit):
     tab = visit()
-    row = tab.locator("#live section", has_text="Who waits for I/O reasons").locator("tr")
+    row = tab.locator("#live section", has_text="Held for I/O").locator("tr")
     expect(row.filter(has_text="701")).to_contain_text("19 min 50 s")
     row.filter(has_text="601").get_by_role("link", name="601").click()
     expect(tab.locator("h1")).to_have_text("Job 601")
     expect(tab.locator("main")).to_contain_text("Who was writing at the time")
     expect(tab.locator("main")).to_contain_text("What could be done, in lost node-seconds")
     assert serious(tab) == []
-    tab.get_by_role("link", name="Decisions").click()
+    tab.get_by_role("link", name="Jobs", exact=True).click()
     tab.get_by_label("Find", exact=True).fill("script")
     tab.keyboard.press("Enter")
     expect(tab.locator("tbody tr")).to_have_count(2)
@@ -133,7 +134,7 @@ def test_an_administrator_rejects_a_prediction_and_undoes_it(visit, site, addres
         with Store(site.history) as store:
             site.publish(store)
         site.decide(job, *site.running)
-        tab.goto(f"{address}/decisions/{job}")
+        tab.goto(f"{address}/jobs/{job}")
         return tab.locator("main").inner_text()
 
     before = decided(801)
@@ -141,20 +142,20 @@ def test_an_administrator_rejects_a_prediction_and_undoes_it(visit, site, addres
     tab.get_by_label("comment").fill("it read the wrong log")
     tab.get_by_role("button", name="Wrong").click()
     expect(tab.locator("h1")).to_have_text("Reviews")
-    expect(tab.locator("tbody tr")).to_contain_text("stands")
+    expect(reviews(tab)).to_contain_text("stands")
     assert serious(tab) == []
     after = decided(802)
     assert "colocate" not in after
     assert "it read the wrong log" in after
     tab.get_by_role("link", name="Reviews", exact=True).first.click()
     tab.get_by_role("button", name="Undo").click()
-    expect(tab.locator("tbody tr")).to_contain_text("undone")
+    expect(reviews(tab)).to_contain_text("undone")
     assert "colocate" in decided(803)
 
 
 def test_an_administrator_keeps_two_programs_apart_by_the_keyboard(visit, address):
     tab = visit("phone")
-    tab.goto(f"{address}/interference/1/2")
+    tab.goto(f"{address}/programs/1/2")
     tab.get_by_role("button", name="Keep apart").focus()
     tab.keyboard.press("Enter")
     expect(tab.locator("h1")).to_have_text("Reviews")
@@ -185,7 +186,7 @@ def test_a_table_is_sorted_by_the_keyboard_and_keeps_the_focus(visit):
     heading = tab.locator("th", has=tab.locator("#sort-waiting-6"))
     expect(heading).to_have_attribute("aria-sort", "descending")
     expect(tab.locator("#sort-waiting-6")).to_be_focused()
-    waiting = tab.locator("section", has_text="Who waits for I/O reasons").locator("tbody tr")
+    waiting = tab.locator("section", has_text="Held for I/O").locator("tbody tr")
     expect(waiting.first).to_contain_text("701")
 
 
@@ -193,12 +194,13 @@ def test_a_table_is_sorted_by_the_keyboard_and_keeps_the_focus(visit):
 def test_everything_works_without_javascript(visit):
     tab = visit(java_script_enabled=False)
     tab.locator("#sort-waiting-6").click()
-    waiting = tab.locator("section", has_text="Who waits for I/O reasons").locator("tbody tr")
+    waiting = tab.locator("section", has_text="Held for I/O").locator("tbody tr")
     expect(waiting.first).to_contain_text("701")
-    tab.get_by_role("link", name="Predictions").click()
-    tab.get_by_label("Pattern").select_option("aw")
+    tab.get_by_role("link", name="Programs", exact=True).click()
+    tab.get_by_label("Pattern", exact=True).select_option("aw")
     tab.get_by_role("button", name="Show").click()
-    expect(tab.locator("tbody tr")).to_have_count(1)
+    programs = tab.locator("section", has=tab.locator("#title-programs"))
+    expect(programs.locator("tbody tr")).to_have_count(1)
 
 
 @pytest.mark.acceptance
@@ -223,5 +225,5 @@ def test_the_skip_link_leads_past_the_navigation(visit):
 def test_a_table_is_downloaded(visit):
     tab = visit()
     with tab.expect_download() as download:
-        tab.get_by_role("link", name="Who waits for I/O reasons as CSV").click()
+        tab.get_by_role("link", name="Held for I/O as CSV").click()
     assert download.value.suggested_filename == "waiting.csv"

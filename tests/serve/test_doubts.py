@@ -12,7 +12,7 @@ from sluice.history_db.records import IoWait, ObservedInterference
 from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.serve.background import Background
-from sluice.serve.doubts import computed
+from sluice.serve.doubt_ranking import computed
 from sluice.serve.site import RANKINGS, Site
 
 NOW = 1_750_000_000
@@ -157,16 +157,16 @@ def get(served, path: str, token: str = TOKEN):
 
 
 def test_the_costliest_comes_first_and_leads_to_the_page_with_the_form(served):
-    page = get(served, "/doubts").text
-    rows = get(served, "/doubts.json").json["doubts"]
+    page = get(served, "/programs").text
+    rows = get(served, "/programs.json").json["doubts"]["rows"]
     assert [row["kind"] for row in rows] == ["delay", "unmeasured", "wrong", "changed"]
-    assert 'href="/decisions/701"' in page
+    assert 'href="/jobs/701"' in page
     assert "50% of 8 predictions came true" in page
     assert "as job 701" in page
     assert "metadata in the last 4 runs" in page
-    assert "Rule on such jobs" in get(served, "/decisions/701").text
+    assert "Rule on such jobs" in get(served, "/jobs/701").text
     assert "<script>alert" not in page
-    assert "Computed" not in page
+    assert "Of the week before" in page
 
 
 def forms(page: str) -> list[dict[str, list[str]]]:
@@ -178,15 +178,15 @@ def forms(page: str) -> list[dict[str, list[str]]]:
 
 
 def test_operators_rule_in_the_row_itself(served):
-    busy = forms(get(served, "/doubts").text)
+    busy = forms(get(served, "/programs").text)
     assert [(one["job"], one["with"], one["do"]) for one in busy] == [
         (["701"], [], ["approve", "reject", "never_delay"]),
         (["601"], ["701"], ["apart", "together"]),
         (["601"], [], ["approve", "reject", "never_delay"]),
         (["701"], [], ["approve", "reject", "never_delay"]),
     ]
-    assert 'aria-label="Wrong: ensemble"' in get(served, "/doubts").text
-    assert forms(get(served, "/doubts", OTHER_TOKEN).text) == []
+    assert 'aria-label="Wrong: ensemble"' in get(served, "/programs").text
+    assert forms(get(served, "/programs", OTHER_TOKEN).text) == []
 
 
 def test_who_is_near_a_budget_is_named_at_once(served):
@@ -203,16 +203,16 @@ def test_who_is_near_a_budget_is_named_at_once(served):
         )
 
     def near() -> list[tuple]:
-        rows = get(served, "/doubts.json").json["doubts"]
+        rows = get(served, "/programs.json").json["doubts"]["rows"]
         return [(row["uid"], row["account"], row["waited"]) for row in rows if "budget" in row]
 
     assert near() == [(None, "physics", 9000.0)]
     with Store(served.history) as store:
         store.add_io_waits([IoWait("lab", hour, ANNS, "", 1000.0)])
     assert near() == [(None, "physics", 9000.0), (ANNS, None, 8000.0)]
-    assert "account physics: waited 2 h 30 min" in get(served, "/doubts").text
-    page = get(served, "/doubts").text
-    assert 'href="/decisions?since=7+d&amp;user=daemon"' in page
+    assert "account physics: waited 2 h 30 min" in get(served, "/programs").text
+    page = get(served, "/programs").text
+    assert 'href="/jobs?since=7+d&amp;user=daemon"' in page
     (account, user) = [one for one in forms(page) if one["account"] or one["user"]]
     assert (account["account"], account["do"]) == (["physics"], ["never_delay"])
     assert (user["user"], user["do"]) == ([str(ANNS)], ["never_delay"])
@@ -222,7 +222,9 @@ def test_who_is_near_a_budget_is_named_at_once(served):
 
 def test_doubts_about_jobs_that_slurm_hides_are_hidden(served):
     served.tell_privacy(is_private=True)
-    assert [row["kind"] for row in get(served, "/doubts.json").json["doubts"]] == ["wrong"]
-    assert "701" not in get(served, "/doubts").text
-    bobs = get(served, "/doubts.json", OTHER_TOKEN).json["doubts"]
+    assert [row["kind"] for row in get(served, "/programs.json").json["doubts"]["rows"]] == [
+        "wrong"
+    ]
+    assert "701" not in get(served, "/programs").text
+    bobs = get(served, "/programs.json", OTHER_TOKEN).json["doubts"]["rows"]
     assert [(row["kind"], row["uid"]) for row in bobs] == [("delay", BOBS), ("changed", BOBS)]

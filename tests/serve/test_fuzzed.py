@@ -107,7 +107,7 @@ def test_nothing_is_too_much_in_a_path_or_in_all_of_a_query(app, ask, text):
 @pytest.mark.parametrize("parameter", PARAMETERS)
 def test_nothing_is_too_much_in_one_word_of_a_query(ask, parameter):
     """One alone: in company another may be refused before it is looked at."""
-    for path in ("/now", "/predictions", "/decisions", "/audit", "/reviews.csv", "/doubts"):
+    for path in ("/now", "/programs", "/jobs", "/reviews", "/reviews.csv", "/model"):
         for text in NASTY:
             ask(f"{path}?{asked([(parameter, text)])}")
 
@@ -116,30 +116,30 @@ def test_nothing_is_too_much_in_one_word_of_a_query(ask, parameter):
 @pytest.mark.parametrize("number", ["99999", "9223372036854775808", "9" * 40, "9" * 5000])
 def test_a_number_of_nothing_is_not_found_however_large(ask, number, form):
     for path in (
-        *("/predictions/{}", "/interference/{}/1", "/interference/1/{}", "/models/{}"),
-        *("/models/{}/difference", "/reports/{}", "/decisions/{}", "/decisions/4711_{}"),
-        "/decisions/{}+1",
+        *("/programs/{}", "/programs/{}/1", "/programs/1/{}", "/model/{}"),
+        *("/model/{}/difference", "/model/reports/{}", "/jobs/{}", "/jobs/4711_{}"),
+        "/jobs/{}+1",
     ):
         assert ask(path.format(number) + form).status_code == 404, path
 
 
 @pytest.mark.parametrize("parameter", PARAMETERS)
 def test_a_zero_byte_is_refused(ask, parameter):
-    assert ask(f"/decisions?{parameter}=a%00").status_code == 400
+    assert ask(f"/jobs?{parameter}=a%00").status_code == 400
     assert ask(f"/now?a%00={parameter}").status_code == 400
-    assert ask(f"/decisions/{parameter}%00").status_code == 400
-    assert ask(f"/decisions?find=%5Cx00&{parameter}=").status_code in {200, 302}
+    assert ask(f"/jobs/{parameter}%00").status_code == 400
+    assert ask(f"/jobs?find=%5Cx00&{parameter}=").status_code in {200, 302}
 
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_nothing_is_too_much_in_a_form(ask, field):
-    word = re.search(r'name="form_token" value="(\w+)"', ask("/decisions/601").text)[1]
+    word = re.search(r'name="form_token" value="(\w+)"', ask("/jobs/601").text)[1]
     for text in NASTY:
         for do in ("reject", "treat", "budget", "undo"):
             form = {"form_token": word, "do": do, "job": "601", field: text}
             body = {"data": asked(form.items()), "content_type": TYPE}
             ask("/reviews", method="POST", **body)
-        ask("/models/9", method="POST", **body)
+        ask("/model/9", method="POST", **body)
         ask("/login", method="POST", **body)
         if field == "job":
             ask("/reviews", method="POST", data=asked([("form_token", text)]), content_type=TYPE)

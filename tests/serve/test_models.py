@@ -84,23 +84,23 @@ class Visitor:
         """Press the button for a model with the word that is in the forms of a page."""
         word = re.search(r'name="form_token" value="(\w+)"', form_of)
         form |= {"form_token": word[1]} if word else {}
-        return self._client.post(f"/models/{model}", data=form, headers=self._headers)
+        return self._client.post(f"/model/{model}", data=form, headers=self._headers)
 
     def in_use(self) -> list[int]:
-        return [one["model"] for one in self.get("/models.json").json["models"] if one["in_use"]]
+        return [one["model"] for one in self.get("/model.json").json["models"] if one["in_use"]]
 
 
 def test_an_operator_rolls_a_model_back_and_the_audit_tells_of_it(served):
     ann, path = Visitor(served), served.folder / "model.bundle"
     assert ann.in_use() == [4]
-    page = ann.get("/models/3").text
+    page = ann.get("/model/3").text
     assert "Put model 3 into use" in page
-    assert "Put model" not in ann.get("/models/4").text
+    assert "Put model" not in ann.get("/model/4").text
     answer = ann.publish(3, form_of=page, reason="4 is wrong about bob")
-    assert (answer.status_code, answer.headers["Location"]) == (303, "/models")
+    assert (answer.status_code, answer.headers["Location"]) == (303, "/model")
     assert ann.in_use() == [3]
     of_page = Bundle.read(path)
-    entry = ann.get("/audit.json").json["entries"][0]
+    entry = ann.get("/reviews.json").json["entries"][0]
     assert (entry["user"], entry["subject"]) == (ANN, str(path))
     assert entry["before"].startswith("model 4, ")
     assert entry["after"] == f"model 3, {of_page.checksum:016x}"
@@ -111,10 +111,10 @@ def test_an_operator_rolls_a_model_back_and_the_audit_tells_of_it(served):
 
 def test_nobody_else_rolls_a_model_back(served):
     ann, bob = Visitor(served), Visitor(served, OTHER_TOKEN)
-    page = ann.get("/models/3").text
-    for form in (page, bob.get("/login").text, bob.get("/models/3").text):
+    page = ann.get("/model/3").text
+    for form in (page, bob.get("/login").text, bob.get("/model/3").text):
         assert bob.publish(3, form_of=form).status_code == 403
-    assert "<form method=" not in bob.get("/models/3").text
+    assert "<form method=" not in bob.get("/model/3").text
     assert ann.publish(3, form_of="").status_code == 403
     assert ann.publish(77, form_of=page).status_code == 404
     assert ann.in_use() == [4]
@@ -128,7 +128,7 @@ def test_what_cannot_be_published_changes_nothing(served):
     ann, path = Visitor(served), served.folder / "model.bundle"
     before = path.read_bytes()
     (served.folder / "reviews.toml").write_text("[[review]]\nruling = 'ignore'\n")
-    answer = ann.publish(3, form_of=ann.get("/models/3").text)
+    answer = ann.publish(3, form_of=ann.get("/model/3").text)
     assert answer.status_code == 400
     assert "say which jobs" in answer.text
     assert (path.read_bytes(), ann.in_use()) == (before, [4])
@@ -136,12 +136,12 @@ def test_what_cannot_be_published_changes_nothing(served):
 
 def test_the_difference_is_that_of_the_command_and_is_computed_elsewhere(served):
     ann = Visitor(served)
-    assert 'href="/models/3/difference"' in ann.get("/models/3").text
-    first = ann.get("/models/3/difference").text
+    assert 'href="/model/3/difference"' in ann.get("/model/3").text
+    first = ann.get("/model/3/difference").text
     assert "come back in a minute" in first
     assert 'data-refresh="5"' in first
     until = time.monotonic() + 1800  # it yields to everybody else
-    while (found := ann.get("/models/3/difference.json").json)["computed"] is None:
+    while (found := ann.get("/model/3/difference.json").json)["computed"] is None:
         assert time.monotonic() < until
         time.sleep(0.2)
     assert found["failed"] == ""
@@ -149,11 +149,11 @@ def test_the_difference_is_that_of_the_command_and_is_computed_elsewhere(served)
     for name in told.keys() - {"since", "version"}:
         assert found[name] == told[name]
     assert any("script" in row["name"] for row in found["changes"])
-    page = ann.get("/models/3/difference").text
+    page = ann.get("/model/3/difference").text
     assert "&lt;script&gt;" in page
     assert "data-refresh" not in page
-    assert ann.get("/models/9/difference").status_code == 404
+    assert ann.get("/model/9/difference").status_code == 404
     served.tell_privacy(is_private=True)
-    hidden = ann.get("/models/3/difference.json")
+    hidden = ann.get("/model/3/difference.json")
     assert hidden.status_code == 403
     assert "script" not in hidden.text

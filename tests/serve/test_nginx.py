@@ -116,7 +116,7 @@ def test_who_logs_in_at_nginx_is_who_reads_here(port):
         status, headers, page = ask(port, "/sluice/now", user)
         assert (status, reader(page)) == (200, f"{user} {role}")
         assert headers["Content-Security-Policy"].startswith("default-src 'none'")
-    assert 'href="/sluice/decisions/601"' in page
+    assert 'href="/sluice/jobs/601"' in page
     assert ask(port, "/sluice/static/serve.css", BOB)[0] == 200
     status, headers, _ = ask(port, "/sluice/", BOB)
     assert (status, headers["Location"]) == (302, "/sluice/now")
@@ -125,12 +125,12 @@ def test_who_logs_in_at_nginx_is_who_reads_here(port):
 @pytest.mark.parametrize("name", ["X__Remote__User", "x__remote__user", "X_Remote_User"])
 def test_a_header_that_a_client_forges_is_dropped(port, name):
     assert reader(ask(port, "/sluice/now", BOB, **{name: ANN})[2]) == f"{BOB} viewer"
-    assert ask(port, "/sluice/audit", BOB, **{name: ANN})[0] == 403
+    assert ask(port, "/sluice/model/reports/1", BOB, **{name: ANN})[0] == 403
     assert ask(port, "/sluice/now", **{name: ANN})[0] == 401
 
 
 def test_an_operator_rules_through_nginx_and_a_viewer_does_not(port):
-    page = ask(port, "/sluice/decisions/601", ANN)[2]
+    page = ask(port, "/sluice/jobs/601", ANN)[2]
     (word,) = set(re.findall(r'name="form_token" value="(\w+)"', page))
     assert 'action="/sluice/reviews"' in page
     form = f"form_token={word}&job=601&do=reject"

@@ -20,21 +20,18 @@ from sluice.serve.tables import Column, Table, number, words
 
 PAGES = (
     "/now",
-    "/predictions",
-    "/predictions/1",
-    "/predictions/2",
-    "/interference",
-    "/interference/1/2",
-    "/decisions",
-    "/decisions/601",
-    "/decisions/701",
-    "/models",
-    "/models/1",
-    "/models/2/difference",
-    "/doubts",
-    "/reports",
-    "/reports/1",
-    "/audit",
+    "/programs",
+    "/programs/1",
+    "/programs/2",
+    "/programs/1/2",
+    "/jobs",
+    "/jobs/601",
+    "/jobs/701",
+    "/model",
+    "/model/1",
+    "/model/2/difference",
+    "/model/reports/1",
+    "/reviews",
 )
 
 
@@ -72,7 +69,7 @@ def test_hostile_names_of_jobs_and_logs_stand_as_text(ask, path):
     assert "<script>alert" not in page
     assert "<img" not in page
     assert "49" not in page.partition("onerror")[2][:60]  # {{7*7}} is not computed
-    if path == "/decisions/701":
+    if path == "/jobs/701":
         assert "&lt;script&gt;alert(1)" in page
 
 
@@ -106,12 +103,15 @@ def test_no_page_and_nothing_behind_one_asks_slurm(served, tmp_path, monkeypatch
 
     for path in PAGES:
         assert get(path).status_code == 200
-    for computed in ("/doubts.json", "/models/2/difference.json"):
+    for is_computed in (
+        lambda: get("/programs.json").json["doubts"]["computed"],
+        lambda: get("/model/2/difference.json").json["computed"],
+    ):
         until = time.monotonic() + 1800  # it yields to everybody else
-        while get(computed).json["computed"] is None:
+        while is_computed() is None:
             assert time.monotonic() < until
             time.sleep(0.2)
-    assert get("/decisions/99999").status_code == 404
+    assert get("/jobs/99999").status_code == 404
     assert not asked.exists()
     subprocess.run(["squeue"], check=True)
     assert asked.read_text() == "squeue\n"
@@ -148,16 +148,16 @@ def test_a_stale_snapshot_is_named_as_one(served, ask):
 
 
 def test_the_runs_behind_a_program_are_one_click_away(ask):
-    assert 'href="/predictions/1"' in ask("/predictions")
-    facts = ask("/predictions/1.json")
+    assert 'href="/programs/1"' in ask("/programs")
+    facts = ask("/programs/1.json")
     assert facts["program"]["label"] == "ensemble of user 1"
     assert len(facts["runs"]) == 8
-    assert 'href="/decisions/101"' in ask("/predictions/1")
+    assert 'href="/jobs/101"' in ask("/programs/1")
 
 
 def test_programs_are_found_by_name_and_by_pattern(ask):
     def found(query: str) -> list[str]:
-        return [row["pattern"] for row in ask(f"/predictions.json?{query}")["programs"]]
+        return [row["pattern"] for row in ask(f"/programs.json?{query}")["programs"]]
 
     assert sorted(found("")) == ["aw", "owc"]
     assert found("find=ensemble") == ["owc"]
@@ -167,7 +167,7 @@ def test_programs_are_found_by_name_and_by_pattern(ask):
 
 
 def test_the_page_of_a_job_tells_the_story_of_why(ask):
-    page = ask("/decisions/601")
+    page = ask("/jobs/601")
     for heading in (
         "What was known before it ran",
         "Who was writing at the time",
@@ -175,12 +175,12 @@ def test_the_page_of_a_job_tells_the_story_of_why(ask):
         "What Slurm did",
     ):
         assert heading in page
-    assert ask("/decisions/601.json")["record"]["submission"]["name"] == "ensemble"
+    assert ask("/jobs/601.json")["record"]["submission"]["name"] == "ensemble"
 
 
 def test_decisions_are_found_by_name_user_and_action(ask):
     def found(query: str) -> list[int]:
-        return [row["job_id"] for row in ask(f"/decisions.json?{query}")["decisions"]]
+        return [row["job_id"] for row in ask(f"/jobs.json?{query}")["decisions"]]
 
     assert found("")[:3] == [701, 608, 607]
     assert found("find=script") == [701, 501]
@@ -190,11 +190,11 @@ def test_decisions_are_found_by_name_user_and_action(ask):
 
 
 def test_older_decisions_follow_where_a_page_ends(ask, monkeypatch):
-    monkeypatch.setattr("sluice.serve.decisions.SHOWN", 4)
-    monkeypatch.setattr("sluice.serve.decisions.BLOCK", 3)
+    monkeypatch.setattr("sluice.serve.jobs.SHOWN", 4)
+    monkeypatch.setattr("sluice.serve.jobs.BLOCK", 3)
     seen, before = [], ""
     while before is not None:
-        facts = ask(f"/decisions.json?before={before}")
+        facts = ask(f"/jobs.json?before={before}")
         seen += [row["job_id"] for row in facts["decisions"]]
         before = facts["before"]
     assert seen == [701, *range(608, 600, -1), 502, 501]
@@ -203,8 +203,8 @@ def test_older_decisions_follow_where_a_page_ends(ask, monkeypatch):
 def test_the_number_of_a_job_leads_to_it(served):
     client = served.app().test_client()
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    answer = client.get("/decisions?job=601", headers=headers)
-    assert answer.headers["Location"] == "/decisions/601"
+    answer = client.get("/jobs?job=601", headers=headers)
+    assert answer.headers["Location"] == "/jobs/601"
 
 
 def test_a_table_is_sorted_by_a_column_without_javascript(ask):
@@ -215,7 +215,7 @@ def test_a_table_is_sorted_by_a_column_without_javascript(ask):
 
 
 def test_a_table_is_downloaded_as_csv_that_no_spreadsheet_computes(ask):
-    rows = list(csv.DictReader(io.StringIO(ask("/decisions.csv?table=decisions"))))
+    rows = list(csv.DictReader(io.StringIO(ask("/jobs.csv?table=decisions"))))
     assert rows[0]["name"] == HOSTILE
     assert [row["job"] for row in rows[:2]] == ["701.0", "608.0"]
     table = Table("t", "T", (Column("a", "A"),), [[words("=1+1")], [number(None)]])
@@ -223,15 +223,15 @@ def test_a_table_is_downloaded_as_csv_that_no_spreadsheet_computes(ask):
 
 
 def test_a_job_nobody_knows_is_not_found_in_any_form(ask):
-    assert "no job 99999 is known" in ask("/decisions/99999", 404)
-    assert "no job 99999 is known" in ask("/decisions/99999.json", 404)["error"]
-    assert ask("/decisions/nonsense.json", 400)["error"].startswith("nonsense is no job number")
+    assert "no job 99999 is known" in ask("/jobs/99999", 404)
+    assert "no job 99999 is known" in ask("/jobs/99999.json", 404)["error"]
+    assert ask("/jobs/nonsense.json", 400)["error"].startswith("nonsense is no job number")
 
 
 def test_a_model_has_its_card_alongside_the_one_in_use(ask):
-    assert [one["in_use"] for one in ask("/models.json")["models"]] == [False, True]
-    assert "later_jobs.accuracy_answered" in ask("/models/1")
-    assert "there is no model 9" in ask("/models/9", 404)
+    assert [one["in_use"] for one in ask("/model.json")["models"]] == [False, True]
+    assert "later_jobs.accuracy_answered" in ask("/model/1")
+    assert "there is no model 9" in ask("/model/9", 404)
 
 
 def test_the_audit_says_who_changed_what_and_is_searched(served, ask, monkeypatch):
@@ -245,36 +245,36 @@ def test_the_audit_says_who_changed_what_and_is_searched(served, ask, monkeypatc
         )
 
     def found(query: str) -> list[str]:
-        return [row["subject"] for row in ask(f"/audit.json?{query}")["entries"]]
+        return [row["subject"] for row in ask(f"/reviews.json?{query}")["entries"]]
 
     assert found("") == ["switch", "Mode"]
     assert found("since=1+d") == ["switch"]
     assert found("find=daemon+advise") == ["Mode"]
-    assert "&lt;script&gt;alert(1)" in ask("/audit")
-    (row,) = csv.DictReader(io.StringIO(ask("/audit.csv?table=audit&find=off")))
+    assert "&lt;script&gt;alert(1)" in ask("/reviews")
+    (row,) = csv.DictReader(io.StringIO(ask("/reviews.csv?table=audit&find=off")))
     assert (row["before"], row["after"]) == ("on", "off")
-    monkeypatch.setattr("sluice.serve.audit.SHOWN", 1)
-    rest = ask("/audit.json")["before"]
-    assert f'href="/audit?before={rest}"' in ask("/audit")
+    monkeypatch.setattr("sluice.serve.reviews.SHOWN", 1)
+    rest = ask("/reviews.json")["before"]
+    assert f'href="/reviews?before={rest}"' in ask("/reviews")
     assert found(f"before={rest}") == ["Mode"]
-    monkeypatch.setattr("sluice.serve.audit.BLOCK", 1)
-    monkeypatch.setattr("sluice.serve.audit.SEARCHED", 1)
+    monkeypatch.setattr("sluice.serve.reviews.BLOCK", 1)
+    monkeypatch.setattr("sluice.serve.reviews.SEARCHED", 1)
     assert found("find=advise") == []
-    assert found(f"find=advise&before={ask('/audit.json?find=advise')['before']}") == ["Mode"]
+    assert found(f"find=advise&before={ask('/reviews.json?find=advise')['before']}") == ["Mode"]
 
 
 def test_a_long_table_comes_in_parts_but_is_downloaded_as_a_whole(ask, monkeypatch):
     def numbers(text: str) -> list[str]:
-        return re.findall(r'href="/models/(\d)"', text)
+        return re.findall(r'href="/model/(\d)"', text)
 
     monkeypatch.setattr("sluice.serve.tables.SHOWN", 1)
-    assert numbers(ask("/models")) == ["2"]
-    assert 'href="/models?from=1"' in ask("/models")
-    assert numbers(ask("/models?from=1")) == ["1"]
-    assert numbers(ask("/models?sort=models:model")) == ["1"]
-    assert numbers(ask("/models?find=in+use")) == ["1"]
-    assert len(list(csv.DictReader(io.StringIO(ask("/models.csv"))))) == 2
-    assert len(ask("/models.json")["models"]) == 2
+    assert numbers(ask("/model")) == ["2"]
+    assert 'href="/model?from=models%3A1"' in ask("/model")
+    assert numbers(ask("/model?from=models:1")) == ["1"]
+    assert numbers(ask("/model?sort=models:model")) == ["1"]
+    assert numbers(ask("/model?find=in+use")) == ["1"]
+    assert len(list(csv.DictReader(io.StringIO(ask("/model.csv"))))) == 2
+    assert len(ask("/model.json")["models"]) == 2
 
 
 def test_jobs_that_the_lot_left_alone_are_found(tmp_path):
@@ -289,7 +289,7 @@ def test_jobs_that_the_lot_left_alone_are_found(tmp_path):
 
         def found(query: str) -> list[tuple[int, str]]:
             headers = {"Authorization": f"Bearer {TOKEN}"}
-            rows = client.get(f"/decisions.json?{query}", headers=headers).json["decisions"]
+            rows = client.get(f"/jobs.json?{query}", headers=headers).json["decisions"]
             return [(row["job_id"], row["grant"]) for row in rows]
 
         assert found("grant=held_out") == [(802, "held_out")]
@@ -298,7 +298,7 @@ def test_jobs_that_the_lot_left_alone_are_found(tmp_path):
 
 
 def test_the_matrix_is_that_of_the_bundle(ask):
-    facts = ask("/interference.json")
+    facts = ask("/programs.json")["matrix"]
     assert facts["interference_model"]["source"] == "bundle"
     assert len(facts["loss"]) == len(facts["programs"]) == 9
     assert all(0 <= loss <= 1 for row in facts["loss"] for loss in row)
@@ -330,11 +330,11 @@ def test_ann_is_an_operator_and_bob_is_not(ask):
 
 
 def test_reports_are_shown_as_they_were_told(ask):
-    [title] = ask("/reports.json")["reports"]
+    [title] = ask("/model.json")["reports"]
     assert (title["report"], title["verdict"]) == (1, "Stay in observe")
-    assert 'href="/reports/1"' in ask("/reports")
-    page = ask("/reports/1")
+    assert 'href="/model/reports/1"' in ask("/model")
+    page = ask("/model/reports/1")
     assert "<h2>What Sluice did</h2>" in page
-    assert "<td>299</td>" in page
-    assert ask("/reports/1.json")["verdict"] == {"advice": "stay"}
-    assert "no report 9" in ask("/reports/9", 404)
+    assert '<td class="num">299</td>' in page
+    assert ask("/model/reports/1.json")["verdict"] == {"advice": "stay"}
+    assert "no report 9" in ask("/model/reports/9", 404)

@@ -28,7 +28,7 @@ class Visitor:
         return self._client.get(path, headers=self._headers)
 
     def rule(self, **form: str):
-        page = self.get("/reviews").text + self.get("/decisions/601").text
+        page = self.get("/reviews").text + self.get("/jobs/601").text
         word = re.search(r'name="form_token" value="(\w+)"', page)
         form["form_token"] = word[1] if word else ""
         return self._client.post("/reviews", data=form, headers=self._headers)
@@ -42,7 +42,7 @@ def test_a_rejected_prediction_changes_the_next_decision_until_it_is_undone(serv
 
     def decided(job: int) -> tuple[str, str]:
         record = served.decide(job, *served.running)
-        return record.decision.action, ann.get(f"/decisions/{job}").text
+        return record.decision.action, ann.get(f"/jobs/{job}").text
 
     before, page = decided(801)
     assert "Rule on such jobs" in page
@@ -131,7 +131,7 @@ def test_page_command_and_file_give_the_same_bundle_byte_for_byte(served, form, 
 
 def test_operators_rule_where_a_program_and_a_pair_are_shown(served):
     ann, bob = Visitor(served), Visitor(served, OTHER_TOKEN)
-    program, pair = "/predictions/1", "/interference/1/2"
+    program, pair = "/programs/1", "/programs/1/2"
     assert "Rule on such jobs" in ann.get(program).text
     assert "Jobs of user daemon, name ensemble, from the next bundle on" in ann.get(program).text
     page = ann.get(pair).text
@@ -143,7 +143,7 @@ def test_operators_rule_where_a_program_and_a_pair_are_shown(served):
     for path in (program, pair):
         assert "Rule on" not in bob.get(path).text
         assert "form_token" not in bob.get(path).text
-    assert ann.get("/interference/1/9").status_code == 404
+    assert ann.get("/programs/1/9").status_code == 404
 
 
 def test_nobody_rules_on_a_program_that_slurm_hides(served):
@@ -160,7 +160,7 @@ def test_nobody_rules_on_a_program_that_slurm_hides(served):
     unknown = ann.rule(job="777", do="reject").text
     assert ann.rule(job="701", do="reject").text == unknown.replace("777", "701")
     assert ann.reviews() == []
-    assert ann.get("/interference/1/2").status_code == 404
+    assert ann.get("/programs/1/2").status_code == 404
 
 
 def test_users_and_accounts_at_their_budget_are_ruled_on(served):
@@ -186,7 +186,7 @@ def test_a_viewer_can_change_nothing(served):
     ann.rule(job="601", do="reject")
     [review] = ann.reviews()
     assert "<form method=" not in bob.get("/reviews").text
-    assert "Rule on" not in bob.get("/decisions/701").text
+    assert "Rule on" not in bob.get("/jobs/701").text
     client = served.app().test_client()
 
     def word() -> str:
@@ -196,7 +196,7 @@ def test_a_viewer_can_change_nothing(served):
     for form in ({"job": "701", "do": "reject"}, {"do": "undo", "id": review["id"]}):
         answer = client.post("/reviews", data=form | {"form_token": word()})
         assert answer.status_code == 403
-        assert "You may look, not rule" in answer.text
+        assert "Only operators" in answer.text
     assert [row["state"] for row in ann.reviews()] == ["stands"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from sluice.cli.listing import stopped_like_ctrl_c
 from sluice.slurm.formatting import NOTHING, duration_text, share_text, time_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from sluice.history_db.records import Calibration, CoRun
     from sluice.history_db.store import Store
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from sluice.interference.calibrate.servers import Station
     from sluice.interference.calibrate.session import Session
     from sluice.interference.programs import Program
+    from sluice.serve.tables import Part, Picture
 
 
 @click.command("list")
@@ -95,14 +97,72 @@ def report_command(*, number: int | None, output: Path | None, files: Files, as_
             store.coruns([before.id]) if before else (),
         )
     if output:
-        from sluice.cli.pages import save_calibration
-
-        for path in save_calibration(report, output):
+        for path in save_report(report, output):
             click.echo(path, err=as_json)
     if as_json:
         show_json(to_json(report))
     else:
         _print_report(report)
+
+
+def save_report(report: Report, folder: Path) -> list[Path]:
+    """Write calibration.json, index.html and the pictures into a folder; return their paths."""
+    from sluice.cli.plots import calibration_pictures
+    from sluice.interference.calibrate.analysis import to_json
+    from sluice.serve.files import file_page
+
+    pictures = calibration_pictures(report)
+    files = {f"{one.name}.png": one.png for one in pictures}
+    files["calibration.json"] = json.dumps(to_json(report), indent=2).encode()
+    title = f"Interference on {report.site}"
+    files["index.html"] = file_page(title, _page_parts(report, pictures))
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return [folder / name for name in files]
+
+
+def _page_parts(report: Report, pictures: Sequence[Picture]) -> Iterator[Part]:
+    """Return all that the pictures show, and the rest."""
+    from sluice.interference.calibrate.analysis import SERVERS, even_by_size, servers_rows
+    from sluice.slurm.job_explanation import Heading, Rows
+
+    yield from _page_sentences(report)
+    for heading, lines in even_by_size(report.even):
+        yield Heading(heading)
+        yield from lines
+    yield from pictures
+    losses = [
+        (str(cell.victim), _together(cell.others), f"{100 * loss.loss:.0f} %", str(loss.count))
+        for cell, loss in report.losses.items()
+    ]
+    speeds = [(s.target, str(s.program), f"{s.rate / 1e6:.1f} MB/s") for s in report.speeds]
+    controls = [
+        (str(c.victim), _together(c.others), f"{100 * c.loss:.0f} %") for c in report.controls
+    ]
+    for caption, titles, rows in (
+        ("Losses", ("Program", "alongside", "loses", "measured"), losses),
+        ("Servers", SERVERS, servers_rows(report.servers)),
+        ("Speeds", ("Target", "Program", "alone"), speeds),
+        ("Other targets", ("Program", "alongside, on another target", "loses"), controls),
+    ):
+        if rows:
+            yield Rows(titles, rows, caption=caption)
+
+
+def _page_sentences(report: Report) -> Iterator[str]:
+    from sluice.interference.calibrate.analysis import (
+        agreement_text,
+        servers_remarks,
+        stability_text,
+    )
+
+    if report.losses or not report.servers:
+        yield f"{stability_text(report.stability).capitalize()}."
+    if report.agreement:
+        yield f"{agreement_text(report.agreement).capitalize()}."
+    for remark in servers_remarks(report.servers):
+        yield f"{remark[0].upper()}{remark[1:]}."
 
 
 def _chosen(store: Store, number: int | None) -> tuple[Calibration, Calibration | None]:

@@ -1,15 +1,16 @@
-"""All pictures, as PNG, each with words for who cannot see it. The only importer of matplotlib."""
+"""All pictures, as PNG, each with words that say the same. The only importer of matplotlib."""
 
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from sluice.interference.programs import MIB, size_text
+from sluice.serve.tables import Picture
 from sluice.sim.replay.compare import PLAIN
 from sluice.sim.replay.figures import FIGURES, has_io
 from sluice.sim.storage.mean_field import station_shares
@@ -34,16 +35,6 @@ BLUE, GREY = "#2f6f9f", "#9a9a9a"
 SIZE, WIDE = (5.2, 4.2), (10.0, 4.8)
 """Inches."""
 HOUR = 3600.0
-
-
-class Picture(NamedTuple):
-    """One with its words; a file's name without its ending."""
-
-    name: str
-    title: str
-    alt: str
-    png: bytes
-    is_wide: bool = False
 
 
 def picture(
@@ -77,7 +68,7 @@ def report_pictures(facts: dict[str, Any]) -> dict[str, list[Picture]]:
     users = facts["effects"]["by_user"][:USERS_SHOWN]
     found: dict[str, list[Picture]] = {}
     if users:
-        title = "Who gains and who pays, in node-hours"
+        title = "Gains and costs by user, in node-hours"
         gains = Picture("users", title, f"{title}; the table has them", picture(_gains, users))
         for heading in ("What Sluice did", "What Sluice would have done"):
             found[heading] = [gains]

@@ -1,9 +1,13 @@
-"""What a comparison of policies says, in words, cells and JSON."""
+"""A comparison of policies in words, cells, JSON, and the parts of a page."""
 
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,9 +17,9 @@ from sluice.cli.listing import progress
 from sluice.slurm.formatting import NOTHING, amount_text, duration_text, rate_text, times_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
 
+    from sluice.serve.tables import Part
     from sluice.sim.replay.compare import Comparison, Interval
     from sluice.sim.replay.experiment import Experiment
     from sluice.sim.replay.figures import Bound
@@ -357,3 +361,76 @@ def _bound(comparison: Comparison) -> dict[str, Any]:
 
 def _plain(found: Interval | None) -> dict[str, float] | None:
     return None if found is None else asdict(found)
+
+
+# Pages
+
+RULES = (
+    "Lost are slot-seconds: run time beyond that alone and unhindered on all lanes, times slots. "
+    "Delayed is the time for which the policy itself let a job wait that would have fitted; "
+    "untouched jobs were neither delayed nor put on lanes, and moved because others did. The "
+    "storage that answers is the mean-field storage model, never the model that a policy decides "
+    "by. docs/reference/replay.md and docs/reference/storage-models.md state all rules."
+)
+
+
+def page_parts(
+    experiment: Experiment,
+    comparison: Comparison,
+    covered: Sequence[str],
+    storage: SiteStorage | None,
+) -> Iterator[Part]:
+    """Return the parts of the page of a comparison, which opens with the coverage."""
+    from sluice.cli.plots import replay_pictures
+    from sluice.slurm.job_explanation import Heading, Rows
+
+    over_time, *others = replay_pictures(comparison)
+    yield from (*covered, *verdict(comparison, storage), source_text(experiment, comparison))
+    yield Heading("Policies")
+    yield Rows(("", *comparison.policies), figure_rows(comparison), caption="Totals by policy")
+    yield Heading("Over time")
+    yield over_time
+    yield Heading("Distributions and comparison of policies")
+    yield from others
+    yield Heading("Gains and costs by group")
+    yield from _fairness_parts(comparison)
+    yield Heading("How this was made")
+    yield RULES
+    yield shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    facts = _page_facts(experiment, comparison)
+    yield Rows(("fact", "value"), facts, caption="Versions, inputs and settings")
+    repairs = repair_texts(comparison.draw.replayable)
+    yield "In the trace was" if repairs else "The trace needed no repair."
+    yield from repairs
+
+
+def _fairness_parts(comparison: Comparison) -> Iterator[Part]:
+    from sluice.sim.replay.compare import PLAIN
+    from sluice.sim.replay.figures import GROUPS
+    from sluice.slurm.job_explanation import Rows
+
+    for policy in comparison.policies:
+        for what in GROUPS if policy != PLAIN else ():
+            if rows := fairness_rows(comparison, policy, what):
+                yield Rows((what, *FAIRNESS_TITLES), rows, caption=f"{policy}, by {what}")
+
+
+def _page_facts(experiment: Experiment, comparison: Comparison) -> list[Sequence[str]]:
+    from sluice.sim.engine import scheduler_defaults
+
+    draw = comparison.draw
+    lanes = ", ".join(f"{targets:g} on {servers:g}" for targets, servers in draw.storage.lanes)
+    settings = {**scheduler_defaults(), **draw.site.settings}
+    return [
+        ("version", version("sluice")),
+        *(
+            (path, f"SHA-256 {digest or 'of a pipe'}")
+            for path, digest in inputs(experiment).items()
+        ),
+        *((name, str(value)) for name, value in experiment.plain().items() if value),
+        ("machine", f"{draw.site.machine.slots} {draw.replayable.trace.slot}s"),
+        ("jobs", f"{len(draw.replayable.rows)} of {len(draw.replayable.trace)} in the trace"),
+        ("storage: targets on servers, by lane", lanes),
+        ("scheduler", ", ".join(f"{name}={value}" for name, value in settings.items())),
+        ("options of policies", str(draw.options)),
+    ]

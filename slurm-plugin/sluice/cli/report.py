@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from sluice.cli.pages import Section
+    from sluice.cli.report_words import Section
     from sluice.history_db.store import Store
     from sluice.policies.core import Config, View
     from sluice.sim.replay.levers import Levers
@@ -34,6 +34,7 @@ Facts = dict[str, Any]
 
 EXIT_CODES = {"stay": 0, "up": 3, "too_little": 4, "down": 5}
 """By the advice of a verdict."""
+PAGE_TITLE = "Sluice: what it did, or would have done"
 
 
 @click.command(short_help="Say what Sluice would have done, and whether to go one step up.")
@@ -151,9 +152,12 @@ def _advised(facts: Facts) -> Facts:
 
 def _show(facts: Facts, told: Sequence[Section], html: Path | None, *, as_json: bool) -> None:
     if html is not None:
-        from sluice.cli.pages import report_page
+        from sluice.cli.plots import report_pictures
+        from sluice.serve.files import file_page
+        from sluice.serve.model import report_story
 
-        replay_words.write(html, report_page(facts, told))
+        parts = report_story(_plain(told), report_pictures(facts))
+        replay_words.write(html, file_page(PAGE_TITLE, parts))
     if as_json:
         show_json(facts)
         return
@@ -167,19 +171,22 @@ def _show(facts: Facts, told: Sequence[Section], html: Path | None, *, as_json: 
         click.echo()
 
 
+def _plain(told: Sequence[Section]) -> list[Facts]:
+    return [{**one._asdict(), "tables": [table._asdict() for table in one.tables]} for one in told]
+
+
 def _keep(files: Files, facts: Facts, told: Sequence[Section]) -> None:
-    """Let the pages show what was said; somebody who only reads the history keeps nothing."""
+    """Let the pages show the report; a user that only reads the history stores none."""
     from sluice.cli.report_words import advice_text
     from sluice.history_db.errors import HistoryError, ReadOnlyHistoryError
     from sluice.history_db.records import StoredReport
     from sluice.history_db.store import Store
 
-    plain = [{**one._asdict(), "tables": [table._asdict() for table in one.tables]} for one in told]
     verdict = advice_text(facts["verdict"])
     try:
         with Store(files.history) as store:
             store.add_report(
-                StoredReport(facts["until"], facts["since"], verdict, plain, dict(facts))
+                StoredReport(facts["until"], facts["since"], verdict, _plain(told), dict(facts))
             )
     except ReadOnlyHistoryError:
         return

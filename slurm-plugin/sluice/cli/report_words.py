@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sluice.cli.common import coverage_text
 from sluice.cli.levers import LEVERS, lever_rows, levers_sentence
-from sluice.cli.pages import Section, Table
 from sluice.slurm.formatting import (
     NOTHING,
     amount_text,
@@ -20,11 +19,28 @@ from sluice.slurm.formatting import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from sluice.sim.replay.levers import Levers
 
 Facts = dict[str, Any]
+
+
+class Table(NamedTuple):
+    """A table whose first column names the rows."""
+
+    caption: str
+    titles: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+class Section(NamedTuple):
+    """A heading, sentences, and tables below them."""
+
+    heading: str
+    sentences: Sequence[str]
+    tables: Sequence[Table] = ()
+
 
 SHOWN = 10
 """Rows of a table."""
@@ -364,7 +380,7 @@ def _replayed(levers: Levers | str | None) -> Iterator[Section]:
         heading,
         [levers_sentence(levers)],
         [
-            Table("Levers", LEVERS, lever_rows(levers), is_text=True),
+            Table("Levers", LEVERS, lever_rows(levers)),
             Table("Delays by user, in the replay", titles, users),
         ],
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -86,23 +87,19 @@ def command(
     """Serve the pages on which a site reads and questions Sluice.
 
     \b
-    Now           lanes with load and tokens; who writes, who waits and how much longer at most
-    Predictions   what each program will do, and the runs that say so
-    Interference  who loses how much alongside whom, and which pairs cost most
-    Decisions     what was decided, searchable, each with the whole story of `sluice why`
-    Doubts        what is worth a look, the costliest first: wrong predictions, changes, delays
-    Reviews       what administrators ruled; operators rule where a job, program or pair stands
-    Models        what was trained and published, how two differ; operators roll back here
-    Reports       what `sluice report` said the last times; for operators
-    Audit         who changed what, when and why; for operators
+    Now       lanes with load and tokens; jobs with I/O, jobs held for I/O
+    Jobs      decisions, searchable, each with the explanation of `sluice why`
+    Programs  predictions and the runs behind them, doubts, and interference
+    Reviews   rules of administrators on predictions; for operators also the audit
+    Model     models trained and published, and how two differ; for operators also reports
 
     Each page is there as JSON (now.json) and each table as CSV. It reads the history and what
     sluiced leaves on disk, and never asks slurmctld.
 
-    It listens on a unix socket or on loopback alone: the site's own web server stands in front,
-    with its TLS and its login, and names the user in a header (--user-header). Without one, users
-    log in with a token (--tokens). Users see what the commands show them: with PrivateData=jobs
-    their own jobs, and of others' what concerns them, without names.
+    It listens only on loopback or a Unix socket: the site's own web server stands in front, with
+    its TLS and its login, and names the user in a header (--user-header). Without one, users log
+    in with a token (--tokens). Users see what the commands show them: with PrivateData=jobs their
+    own jobs, and of others' what concerns them, without names.
 
     It needs Flask and waitress (python3-flask, python3-waitress), runs as SlurmUser or as a member
     of the service group, stays in the foreground, and stops at SIGTERM.
@@ -116,6 +113,7 @@ def command(
     """
     try:
         from sluice.serve.app import create_app
+        from sluice.serve.pages import answer
         from sluice.serve.server import bind, is_unix, serve
     except ModuleNotFoundError as error:
         raise CommandError(
@@ -132,10 +130,9 @@ def command(
             "socket, or say --trust-loopback where only administrators have accounts"
         )
     config = files.config or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
-    site = Site(config, files.named_history)
+    ask = partial(answer, Site(config, files.named_history))
     try:
         door = Door(
-            site,
             user_header=user_header,
             tokens=tokens,
             operators=frozenset(name for name in operators.split(",") if name),
@@ -145,5 +142,5 @@ def command(
         raise CommandError(str(error)) from error
     click.echo(f"serving at {listen}", err=True)
     leave_at_signals()
-    app = create_app(site, door, version=VERSION, is_secure=is_unix(listen))
+    app = create_app(ask, door, version=VERSION, is_secure=is_unix(listen))
     serve(app, listener, prefix=prefix)

@@ -154,9 +154,11 @@ def _replay_with_io(
     covered, coverage = replay_words.coverage_told(experiment)
     _write_jobs(list(comparison.outcomes.values()), table)
     if report is not None:
-        from sluice.cli.pages import replay_page
+        from sluice.serve.files import file_page
 
-        replay_words.write(report, replay_page(experiment, comparison, covered, storage))
+        title = f"Replay of {Path(comparison.draw.replayable.trace.name).name}"
+        parts = replay_words.page_parts(experiment, comparison, covered, storage)
+        replay_words.write(report, file_page(title, parts))
     if as_json:
         told = {"coverage": coverage, "site_storage": storage.as_json() if storage else None}
         show_json({**told, **_io_document(experiment, comparison, policies[0], storage)})

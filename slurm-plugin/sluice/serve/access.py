@@ -1,12 +1,12 @@
-"""Who asks: a user whom the site's proxy names in a header, or who has a token.
+"""Logins: a user that the site's proxy names in a header, or that has a token.
 
-The header counts only where nobody but the proxy can send it: on the unix socket, or on loopback
-where the site says so. Tokens lie in a file that the service alone can read, a line each:
+The header counts only where nothing but the proxy can send it: on the unix socket, or on loopback
+where the site says so. Tokens lie in a file that only the service can read, a line each:
 
     ann  0f3a…   # a user of Slurm's, and at least TOKEN_LENGTH characters
 
-Operators may change something; everybody else may look. Whose jobs somebody sees is another
-question, which Slurm's PrivateData answers (`visibility.py`), for operators of the page too.
+Operators may change something; all others may look. The jobs that a user sees are another question,
+which Slurm's PrivateData answers (`visibility.py`), for operators of the page too.
 """
 
 from __future__ import annotations
@@ -16,14 +16,18 @@ import hmac
 import pwd
 import secrets
 import stat
+import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from sluice.slurm.service import stamp_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from pathlib import Path
+    from typing import TypeVar
 
-    from sluice.serve.site import Site
-    from sluice.slurm.visibility import Viewer
+    Made = TypeVar("Made")
 
 TOKEN_LENGTH = 24
 """Characters of a token at least: none that is shorter stands up to guessing."""
@@ -32,24 +36,55 @@ MOST_BYTES = 1 << 16
 
 
 class AccessError(Exception):
-    """The settings let nobody in, or too many; the text says what to do."""
+    """The settings let no user in, or too many; the text says what to do."""
 
 
-class HiddenError(Exception):
-    """PrivateData hides all of this page from who asks; the text says so."""
+class Latest:
+    """Something made of a file, and made anew when the file has changed."""
+
+    def __init__(self) -> None:
+        self._made: dict[object, tuple[object, object]] = {}
+
+    def of(self, path: Path, kind: object, make: Callable[[], Made]) -> Made:
+        """Return what make returns; what it returned before, while the file is the same."""
+        stamp = stamp_of(path)
+        known = self._made.get(kind)
+        if known is not None and known[0] == (path, stamp):
+            return known[1]  # type: ignore[return-value] # made by the same kind's make
+        made = make()
+        self._made[kind] = ((path, stamp), made)
+        return made
+
+    def for_seconds(self, seconds: float, kind: object, make: Callable[[], Made]) -> Made:
+        """Return what make returns; what it returned before, for so long."""
+        known, now = self._made.get(kind), time.monotonic()
+        if isinstance(known, tuple) and isinstance(known[0], float) and known[0] > now:
+            return known[1]  # type: ignore[return-value] # made by the same kind's make
+        made = make()
+        self._made[kind] = (now + seconds, made)
+        return made
 
 
-@dataclass(frozen=True, slots=True)
-class Who:
-    """Somebody who may read pages."""
+class Asked(NamedTuple):
+    """A request as the front passes it on, after it has checked the login."""
+
+    page: str
+    """Of PAGES or CHANGES of `pages.py`."""
+    user: str
+    is_operator: bool
+    words: Mapping[str, str] = {}
+    """Of the path."""
+    query: Mapping[str, str] = {}
+    """Of the address, or of a form that changes something."""
+    form: str = "html"
+    """html, json or csv."""
+
+
+class User(NamedTuple):
+    """A user that has logged in."""
 
     name: str
-    viewer: Viewer
     is_operator: bool
-
-    def told(self, failed: str) -> str:
-        """Return why nothing about all users' jobs was computed, where no name may be in it."""
-        return failed if self.viewer.sees_all or not failed else "see the log of sluice serve"
 
     @property
     def role(self) -> str:
@@ -65,11 +100,10 @@ class Token:
 
 
 class Door:
-    """Tells who somebody is, and whether a form is one of ours."""
+    """Knows users by header or token, and forms of these pages."""
 
     def __init__(
         self,
-        site: Site,
         *,
         user_header: str | None,
         tokens: Path | None,
@@ -81,10 +115,10 @@ class Door:
         """
         if not (user_header or tokens):
             raise AccessError(
-                "nobody could log in: name the proxy's header with --user-header, or a file of "
+                "no user could log in: name the proxy's header with --user-header, or a file of "
                 "tokens with --tokens"
             )
-        self._site = site
+        self._latest = Latest()
         self.user_header, self._tokens, self._operators = user_header, tokens, operators
         self._key = secrets.token_bytes(32)
         self.tokens()
@@ -98,7 +132,7 @@ class Door:
         path = self._tokens
         if path is None:
             return []
-        return self._site.latest.of(path, "tokens", lambda: read_tokens(path))
+        return self._latest.of(path, "tokens", lambda: read_tokens(path))
 
     def token(self, text: str) -> Token | None:
         """Return the line that has this token."""
@@ -107,16 +141,16 @@ class Door:
         return found[0] if found else None
 
     def is_valid(self, user: str, digest: str) -> bool:
-        """Whether a token that somebody logged in with is still in the file."""
+        """Whether the token of a login is still in the file."""
         return Token(user, digest) in self.tokens()
 
-    def who(self, user: str) -> Who | None:
-        """Return what a user may do; None for somebody whom this machine does not know."""
+    def user(self, name: str) -> User | None:
+        """Return a user with the role; None for one that this machine does not know."""
         try:
-            uid = pwd.getpwnam(user).pw_uid
+            pwd.getpwnam(name)
         except (KeyError, ValueError):
             return None
-        return Who(user, self._site.privacy.viewer(uid), user in self._operators)
+        return User(name, name in self._operators)
 
     def form_token(self, user: str) -> str:
         """Return what a form of this user carries, which no other site can know."""

@@ -118,9 +118,9 @@ def main(config: str, history: str, task: str, *words: str) -> None:
 def _computed(store: Store, settings: Config, task: str, *words: str) -> Facts:
     now = int(time.time())
     if task == "rankings":
-        from sluice.serve import doubts  # noqa: PLC0415 - of this process alone
+        from sluice.serve import doubt_ranking  # noqa: PLC0415 - of this process alone
 
-        return doubts.computed(store, settings, now)
+        return doubt_ranking.computed(store, settings, now)
     from sluice.slurm.model_diff import difference_to  # noqa: PLC0415 - likewise
 
     model, seconds = map(int, words)

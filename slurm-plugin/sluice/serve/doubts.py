@@ -1,162 +1,154 @@
-"""What is worth a look, as far as it takes a minute to find out: computed for `background.py`.
-
-Of the last week: programs whose predictions went wrong or that do something else than before, the
-longest delays, and pairs that cost most by the interference model although production never showed
-what they do to each other.
-Node-hours are those of `sluice site assess`.
-"""
+"""Doubts: what may be wrong, the costliest first, with links to the pages that rule on it."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
-from sluice.interference.cost import (
-    UNNAMED,
-    Application,
-    application_of,
-    grounds_of,
-    programs_of,
-)
-from sluice.interference.pairs import pooled
-from sluice.prediction.expectation import change
-from sluice.prediction.score import live_predictions
-from sluice.prediction.score import report as score_of
-from sluice.slurm.decision_history import read_choices
-from sluice.slurm.report import went_wrong
+from sluice.serve.interference import pair_cell
+from sluice.serve.known_programs import number_of
+from sluice.serve.tables import AMOUNT, Cell, Column, Subject, Table, words
+from sluice.slurm.budgets import near
+from sluice.slurm.formatting import amount_text, count_text, duration_text, share_text, time_text
+from sluice.slurm.visibility import user_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from sluice.history_db.store import Store
-    from sluice.interference.cost import Costs
-    from sluice.policies.core import Config
-    from sluice.prediction.jobs import FinishedJob
-    from sluice.slurm.decision_history import Choice
+    from sluice.serve.site import Reader, Site
 
 Facts = dict[str, Any]
 
-LOOKED_BACK = 7 * 86400
-"""Seconds."""
-MOST = 20
-"""Of each kind."""
+KINDS = {
+    "wrong": "predictions went wrong",
+    "changed": "behaves otherwise",
+    "delay": "long delay",
+    "unmeasured": "pair never measured",
+    "budget": "near a budget",
+}
 
 
-def computed(store: Store, settings: Config, now: int) -> Facts:
-    """Return the pairs that cost most, and what is in doubt, the costliest of each kind first."""
-    since = now - LOOKED_BACK
-    grounds = grounds_of(store, settings)
-    costs = grounds.costs()
-    kinds = (
-        wrong(store, settings, costs, since),
-        changed(grounds.jobs, costs, since),
-        delays(store, since),
-        unmeasured(store, costs, since),
+def table(site: Site, store: Store, reader: Reader) -> tuple[Facts, Table]:
+    """Return what is in doubt, as far as it is about jobs that the viewer sees."""
+    found = site.rankings
+    rows = [row for row in (found or {"doubts": []})["doubts"] if _is_visible(row, reader)]
+    rows += [row for row in _budgets(site, store) if _is_visible(row, reader)]
+    rows.sort(key=lambda row: -row["node_hours"])
+    facts = {
+        "computed": found["computed"] if found else None,
+        "failed": reader.told(found["failed"]) if found else "",
+        "rows": [row | {"user": _user(row)} for row in rows],
+    }
+    return facts, Table.of(
+        "doubts",
+        "In doubt, the costliest first",
+        (*COLUMNS, RULING) if reader.is_operator else COLUMNS,
+        [row | {"programs": _programs(row, site, store)} for row in rows],
+        empty="Nothing known.",
+        note=_note(found, reader),
     )
-    return {
-        "pairs": [asdict(one) for one in costs.worst_pairs()],
-        "doubts": [row for rows in kinds for row in _costliest(rows)],
-    }
 
 
-def _costliest(rows: Iterable[Facts]) -> list[Facts]:
-    return sorted(rows, key=lambda row: -row["node_hours"])[:MOST]
-
-
-def wrong(store: Store, settings: Config, costs: Costs, since: int) -> Iterator[Facts]:
-    """Yield programs whose predictions went wrong, with what they cost others and lost to them."""
-    at_stake = _at_stake(costs, since)
-    jobs = live_predictions(store, since=since)
-    latest = _latest_jobs(jobs)
-    for row in score_of(jobs, str)["by_program"]:
-        if went_wrong(row, settings):
-            who = Application(int(row["user"]), row["program"] or UNNAMED)
-            yield {
-                "kind": "wrong",
-                **_named(who),
-                "job_id": latest.get(who),
-                "node_hours": at_stake.get(who, 0.0),
-                "came_true": row["came_true"],
-                "checked": round(row["jobs"] * row["answered"]),
-            }
-
-
-def _at_stake(costs: Costs, since: int) -> dict[Application, float]:
-    """Return the node-hours that each program costs others and loses to them."""
-    return {
-        Application(one.uid, one.name): one.caused + one.suffered
-        for one in costs.parties(since=since)
-    }
-
-
-def changed(jobs: Sequence[FinishedJob], costs: Costs, since: int) -> Iterator[Facts]:
-    """Yield programs whose runs have another pattern than before, since then.
-
-    A change is what the learner takes for one: from then on it goes by the new runs.
-    """
-    at_stake, latest = _at_stake(costs, since), _latest_jobs(jobs)
-    runs: dict[Application, list[FinishedJob]] = defaultdict(list)
-    for job in sorted(jobs, key=lambda job: (job.start, job.logs)):
-        runs[application_of(job)].append(job)
-    for who, found in runs.items():
-        first = change(found)
-        if first and found[first].start >= since:
-            yield {
-                "kind": "changed",
-                **_named(who),
-                "job_id": latest.get(who),
-                "node_hours": at_stake.get(who, 0.0),
-                "before": found[first - 1].profile.pattern,
-                "after": found[first].profile.pattern,
-                "runs": len(found) - first,
-                "since": found[first].start,
-            }
-
-
-def delays(store: Store, since: int) -> Iterator[Facts]:
-    """Yield of each program the delay that costs most node-seconds."""
-    worst: dict[Application, Choice] = {}
-    for one in read_choices(store.decisions_since(since)).kept:
-        before = worst.get(one.owner)
-        if one.job and one.wait > 0 and (before is None or one.waited > before.waited):
-            worst[one.owner] = one
-    for owner, one in worst.items():
-        yield {
-            "kind": "delay",
-            **_named(owner),
-            "job_id": one.job[1] if one.job else None,
-            "node_hours": one.waited / 3600,
-            "wait": one.wait,
-            "saved_node_hours": (one.own + one.others) / 3600,
+def _budgets(site: Site, store: Store) -> list[Facts]:
+    """Return users and accounts near a budget; the nodes that waited are not known, so one."""
+    return [
+        {
+            "kind": "budget",
+            "uid": one["who"] if one["kind"] == "user" else None,
+            "account": one["who"] if one["kind"] == "account" else None,
+            "program": None,
+            "job_id": None,
+            "node_hours": one["seconds"] / 3600,
+            "waited": one["seconds"],
+            "budget": one["budget"],
         }
+        for one in near(store, site.config, site.cluster, site.now)
+    ]
 
 
-def unmeasured(store: Store, costs: Costs, since: int) -> Iterator[Facts]:
-    """Yield pairs that cost something by the model, and of which production showed nothing."""
-    programs = programs_of(store)
-    measured = {(one.victim, one.aggressor) for one in pooled(store.observed_interference())}
-    latest = _latest_jobs(member.job for member in costs.members)
-
-    def name(job: FinishedJob) -> tuple[Application, str]:
-        return application_of(job), programs.get(job.logs[0], "")
-
-    for (victim, aggressor), lost in costs.between(name, since=since).items():
-        if (victim[1], aggressor[1]) not in measured:
-            yield {
-                "kind": "unmeasured",
-                **_named(victim[0]),
-                "job_id": latest.get(victim[0]),
-                "node_hours": lost,
-                "alongside": _named(aggressor[0]) | {"job_id": latest.get(aggressor[0])},
-            }
+def _is_visible(row: Facts, reader: Reader) -> bool:
+    sides = [row, *([row["alongside"]] if "alongside" in row else [])]
+    return all(reader.viewer.sees(side["uid"]) for side in sides)
 
 
-def _latest_jobs(jobs: Iterable[FinishedJob]) -> dict[Application, int]:
-    """Return the newest job of each application on which something was decided."""
-    decided = sorted((job for job in jobs if job.decided_as), key=lambda job: job.start)
-    return {application_of(job): job.decided_as[1] for job in decided if job.decided_as}
+def _note(found: Facts | None, reader: Reader) -> str:
+    if found is None:
+        return "Computing all but budgets; come back in a minute."
+    if found["failed"]:
+        return f"Nothing but budgets could be computed: {reader.told(found['failed'])}"
+    return (
+        f"Of the week before {time_text(found['computed'])}, budgets of the last 24 hours. "
+        "Node-hours are what a program costs and loses, what a delay takes, what a pair loses by "
+        "the model, and what a budget's jobs waited on a node each."
+    )
 
 
-def _named(owner: Application) -> Facts:
-    return {"uid": owner.uid, "program": owner.name}
+def _user(row: Facts) -> str | None:
+    return None if row["uid"] is None else user_text(row["uid"])
+
+
+def _programs(row: Facts, site: Site, store: Store) -> list[int | None]:
+    """Return the numbers of the programs in doubt, as far as the bundle knows them."""
+    sides = [row, row["alongside"]] if "alongside" in row else [row]
+    return [
+        number_of(site, store, one["uid"], one["program"]) if one["program"] else None
+        for one in sides
+    ]
+
+
+def _subject(row: Facts) -> Subject | None:
+    """Return what buttons of the row rule on; None: no jobs are known."""
+    sides = [row, row["alongside"]] if "alongside" in row else [row]
+    fields: Facts
+    if row["kind"] == "budget":
+        key = "account" if row["account"] else "user"
+        fields = {key: row["account"] or row["uid"]}
+    elif all(one["job_id"] for one in sides):
+        fields = dict(zip(("job", "with"), (one["job_id"] for one in sides), strict=False))
+    elif all(row["programs"]):
+        fields = dict(zip(("program", "with_program"), row["programs"], strict=False))
+    else:
+        return None
+    names = (one["program"] or _user(one) or row["account"] for one in sides)
+    return Subject(" and ".join(names), {name: str(value) for name, value in fields.items()})
+
+
+def _what(row: Facts) -> str:
+    if row["kind"] == "wrong":
+        return f"{share_text(row['came_true'])} of {row['checked']} predictions came true"
+    if row["kind"] == "changed":
+        runs = count_text(row["runs"], "run")
+        began = time_text(row["since"])[:16]
+        return f"{row['after']} in the last {runs}, since {began}; before: {row['before']}"
+    if row["kind"] == "delay":
+        return (
+            f"{duration_text(row['wait'])}, to save {amount_text(row['saved_node_hours'])} "
+            "node-hours"
+        )
+    if row["kind"] == "unmeasured":
+        other = row["alongside"]
+        job = f", as job {other['job_id']}" if other["job_id"] else ""
+        return f"alongside {other['program']} of {user_text(other['uid'])}{job}"
+    account = f"account {row['account']}: " if row["account"] else ""
+    return f"{account}waited {duration_text(row['waited'])} of {duration_text(row['budget'])} a day"
+
+
+def _look(row: Facts) -> Cell:
+    """Return a link to the page with the form, of a pair or a job, or to the list of the jobs."""
+    if "alongside" in row and all(row["programs"]):
+        return pair_cell(*row["programs"])
+    if row["job_id"]:
+        return words(f"job {row['job_id']}", href=f"/jobs/{row['job_id']}")
+    names = {"user": _user(row), "find": row["program"]}
+    query = urlencode({"since": "7 d"} | {key: text for key, text in names.items() if text})
+    return words("jobs", href=f"/jobs?{query}")
+
+
+COLUMNS = (
+    Column("kind", "Doubt", of=lambda row: KINDS[row["kind"]]),
+    Column("user", "User", of=_user),
+    Column("program", "Program"),
+    Column("what", "What", of=_what),
+    Column("node_hours", "Node-hours", AMOUNT),
+    Column("look", "Look at", of=_look),
+)
+RULING = Column("ruling", "Rule", of=lambda row: Cell("", subject=_subject(row)))

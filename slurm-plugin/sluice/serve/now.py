@@ -1,7 +1,7 @@
-"""The page *now*: lanes, who writes, who waits for I/O reasons, slow targets, metadata.
+"""The page *now*: lanes, running jobs with I/O, jobs held for I/O, slow targets, metadata.
 
-Everything is of the latest snapshot, of the history, and of what the daemons left word of. Who may
-not see others' jobs sees their own, and of the lanes how busy they are, not how many bytes that is.
+All is of the latest snapshot, the history and the status files of the daemons. Users who may not
+see others' jobs see their own, and of the lanes how busy they are, not how many bytes that is.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from sluice.history_db.records import Job
     from sluice.history_db.store import Store
     from sluice.policies.core import View
-    from sluice.serve.access import Who
-    from sluice.serve.site import Site
+    from sluice.serve.site import Reader, Site
 
 Facts = dict[str, Any]
 
@@ -55,7 +54,7 @@ class _Jobs:
     """What the history knows of jobs, and whose the viewer may see."""
 
     store: Store
-    who: Who
+    reader: Reader
     cluster: str | None
     names: dict[int, str] = field(default_factory=dict)
     """Of users, by uid: who asks for one asks a directory service."""
@@ -64,7 +63,7 @@ class _Jobs:
         return self.store.job(job_id, self.cluster)
 
     def visible(self, job: Job | None) -> bool:
-        return self.who.viewer.sees(job.uid if job else None)
+        return self.reader.viewer.sees(job.uid if job else None)
 
     def user(self, uid: int) -> str:
         if uid not in self.names:
@@ -83,9 +82,9 @@ class _Jobs:
 class Now:
     """Collects the facts of one request."""
 
-    def __init__(self, site: Site, store: Store, who: Who) -> None:
-        self._site, self._store, self._who = site, store, who
-        self._jobs = _Jobs(store, who, site.cluster)
+    def __init__(self, site: Site, store: Store, reader: Reader) -> None:
+        self._site, self._store, self._who = site, store, reader
+        self._jobs = _Jobs(store, reader, site.cluster)
         self._snapshot = site.snapshot
         self._policy = site.policy
         self._now = site.now
@@ -305,14 +304,14 @@ TARGETS = (
 )
 
 
-def page(site: Site, store: Store, who: Who) -> Page:
+def page(site: Site, store: Store, reader: Reader) -> Page:
     """Lay the facts out."""
-    facts = Now(site, store, who).facts()
+    facts = Now(site, store, reader).facts()
     return Page(
         name="now",
         title="Now",
         facts=facts,
-        sentences=list(_sentences(facts, sees_all=who.viewer.sees_all)),
+        sentences=list(_sentences(facts, sees_all=reader.viewer.sees_all)),
         figures=list(_figures(facts)),
         tables=[_lane_table(facts), *_more(facts)],
         refresh=max(REFRESH_SECONDS, round(site.config.follow_ms / 1000)),
@@ -325,7 +324,7 @@ def _sentences(facts: Facts, *, sees_all: bool) -> Iterator[str]:
         yield "There is no snapshot that this version reads: sluiced has not published any."
     elif not facts["is_followed"]:
         yield (
-            f"sluiced does not run: this is how things were at {time_text(snapshot['taken'])}. "
+            f"sluiced does not run: this was the state at {time_text(snapshot['taken'])}. "
             "Jobs start as they would without Sluice."
         )
     elif snapshot["is_stale"]:
@@ -336,7 +335,7 @@ def _sentences(facts: Facts, *, sees_all: bool) -> Iterator[str]:
     if facts["is_off"]:
         yield "Sluice is switched off: no job is touched."
     if not sees_all:
-        yield "Slurm shows you your own jobs alone (PrivateData); so does this page."
+        yield "You see only the jobs that PrivateData permits."
 
 
 def _figures(facts: Facts) -> Iterator[tuple[str, Cell]]:
@@ -349,7 +348,7 @@ def _figures(facts: Facts) -> Iterator[tuple[str, Cell]]:
             yield "Jobs running", number(snapshot["running"])
             yield "of them unknown", number(snapshot["unknown"])
             yield "Jobs waiting", number(snapshot["pending"])
-    yield "Wait for I/O", number(len(facts["waiting"]))
+    yield "Held for I/O", number(len(facts["waiting"]))
     turns = facts["turns"]
     if turns is not None and "holding" in turns:
         yield "Bursts held", number(turns["holding"])
@@ -373,8 +372,8 @@ def _lane_table(facts: Facts) -> Table:
             ),
         ),
         facts["lanes"],
-        note="Tokens are those held, of those that the gate lets out, and how many jobs wait for "
-        "one; a gate without a number is open.",
+        note="Tokens: held, of those that the gate releases (no number: unlimited), and the jobs "
+        "that wait for one.",
         is_headed=True,
     )
 
@@ -402,19 +401,19 @@ def _token_cell(lane: Facts, place: int) -> Cell:
 def _more(facts: Facts) -> Iterator[Table]:
     yield Table.of(
         "waiting",
-        "Who waits for I/O reasons",
+        "Held for I/O",
         WAITING,
         facts["waiting"],
-        empty="Nobody waits for I/O reasons.",
+        empty="None.",
     )
     yield Table.of(
         "writing",
-        "Who writes",
+        "Running with I/O",
         WRITING,
         facts["writing"],
         empty="No running job's I/O matters.",
-        note="As their earlier runs let expect; sort by metadata to see who presses on the "
-        "metadata server.",
+        note="Estimated from earlier runs; sort by metadata to find the load of the metadata "
+        "server.",
         sorted_by="-load",
     )
     if facts["targets"]:

@@ -61,7 +61,7 @@ def bind(listen: str, group: str | None = None) -> socket.socket:
 
 REMEDIES = {
     errno.EADDRINUSE: "stop what listens there (`ss -ltnp` names it), or name another port",
-    errno.EACCES: "ports below 1024 and sockets in others' directories are for root alone",
+    errno.EACCES: "ports below 1024 and sockets in others' directories are only for root",
     errno.ENOENT: "make its directory first",
 }
 
@@ -88,7 +88,7 @@ def _loopback(host: str, listen: str) -> ipaddress.IPv4Address | ipaddress.IPv6A
         if address.is_loopback:
             return address
     raise AccessError(
-        f"{listen}: served are loopback and unix sockets alone; let the site's own web server "
+        f"{listen}: listens only on loopback or a Unix socket; let the site's own web server "
         "(nginx, Apache) stand in front, with its TLS and its login: see "
         "/usr/share/doc/sluice/guide/serve.md"
     )

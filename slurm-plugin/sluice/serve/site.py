@@ -1,9 +1,11 @@
-"""What the pages read: configuration, history, bundle, snapshot, and what sluiced left word of."""
+"""What pages read: configuration, history, bundle, snapshot and status; and for which user."""
 
 from __future__ import annotations
 
+import pwd
 import time
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,21 +14,20 @@ from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.core import CoreError
 from sluice.policies.snapshot import Snapshot
+from sluice.serve.access import Latest
 from sluice.serve.background import Background, Task
 from sluice.slurm import service
 from sluice.slurm.status import Status, is_locked, read_status
 from sluice.slurm.visibility import Privacy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import TypeVar
+    from collections.abc import Iterator
 
     from sluice.policies.core import Config, View
-
-    Made = TypeVar("Made")
+    from sluice.slurm.visibility import Viewer
 
 BUSY_SECONDS = 2.0
-"""A page must not wait for long on somebody who writes the history."""
+"""A page must not wait for long on a writer of the history."""
 
 RANKINGS = Task("rankings", stale_seconds=6 * 3600)
 DIFFERENCE_SECONDS = 7 * 86400
@@ -34,30 +35,26 @@ DIFFERENCE_SECONDS = 7 * 86400
 DIFFERENCE_STALE_SECONDS = 600
 
 
-class Latest:
-    """Something made of a file, and made anew when the file has changed."""
+class HiddenError(Exception):
+    """The user may not see this page; the text says why."""
 
-    def __init__(self) -> None:
-        self._made: dict[object, tuple[object, object]] = {}
 
-    def of(self, path: Path, kind: object, make: Callable[[], Made]) -> Made:
-        """Return what make returns; what it returned before, while the file is the same."""
-        stamp = service.stamp_of(path)
-        known = self._made.get(kind)
-        if known is not None and known[0] == (path, stamp):
-            return known[1]  # type: ignore[return-value] # made by the same kind's make
-        made = make()
-        self._made[kind] = ((path, stamp), made)
-        return made
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """The user that a page is made for."""
 
-    def for_seconds(self, seconds: float, kind: object, make: Callable[[], Made]) -> Made:
-        """Return what make returns; what it returned before, for so long."""
-        known, now = self._made.get(kind), time.monotonic()
-        if isinstance(known, tuple) and isinstance(known[0], float) and known[0] > now:
-            return known[1]  # type: ignore[return-value] # made by the same kind's make
-        made = make()
-        self._made[kind] = (now + seconds, made)
-        return made
+    name: str
+    viewer: Viewer
+    is_operator: bool
+
+    def told(self, failed: str) -> str:
+        """Return why nothing about all users' jobs was computed, without names for some readers."""
+        return failed if self.viewer.sees_all or not failed else "see the log of the pages"
+
+    def check_operator(self) -> None:
+        """Raise HiddenError for all but operators of the pages."""
+        if not self.is_operator:
+            raise HiddenError("This page is for operators, as named by `sluice serve --operators`.")
 
 
 class Site:
@@ -148,7 +145,7 @@ class Site:
 
     @property
     def privacy(self) -> Privacy:
-        """Whose jobs Slurm shows to whom, as sluiced was told last."""
+        """Which users see all jobs, by PrivateData as sluiced was told last."""
         return Privacy.parse(str(self.status.facts.get("privacy", "")))
 
     @property
@@ -156,3 +153,11 @@ class Site:
         """The name of the cluster that sluiced follows."""
         name = self.status.facts.get("cluster")
         return None if name is None else str(name)
+
+    def reader(self, name: str, *, is_operator: bool) -> Reader:
+        """Return what a user may see; raises HiddenError for one unknown to this machine."""
+        try:
+            uid = pwd.getpwnam(name).pw_uid
+        except (KeyError, ValueError):
+            raise HiddenError(f"this machine has no user {name}") from None
+        return Reader(name, self.privacy.viewer(uid), is_operator)

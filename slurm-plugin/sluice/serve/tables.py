@@ -1,4 +1,4 @@
-"""Tables of a page: sorted and filtered by the query, and written as HTML, JSON or CSV.
+"""A page and its tables: sorted and filtered by the query, as plain members for templates, or CSV.
 
 Text from users stays text: templates escape it, and CSV keeps a spreadsheet from running it.
 """
@@ -9,10 +9,11 @@ import csv
 import io
 import re
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sluice.policies.review import TREATMENTS
 from sluice.slurm.formatting import (
     NOTHING,
     amount_text,
@@ -24,6 +25,7 @@ from sluice.slurm.formatting import (
     time_text,
     times_text,
 )
+from sluice.slurm.job_explanation import Heading, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -58,6 +60,9 @@ class Cell(NamedTuple):
     def plain(self) -> float | str:
         return self.text if self.value is None else self.value
 
+    def as_json(self) -> dict[str, Any]:
+        return self._asdict() | {"subject": self.subject and self.subject.as_json()}
+
 
 def words(text: str | None, href: str = "", tone: str = "") -> Cell:
     """Return a cell with a text that may come from a user."""
@@ -91,11 +96,19 @@ AMOUNT = partial(number, text=amount_text)
 
 def job_cell(job_id: int | None) -> Cell:
     """Return a link to the story of a job."""
-    return Cell(str(job_id), float(job_id), f"/decisions/{job_id}") if job_id else words(None)
+    return Cell(str(job_id), float(job_id), f"/jobs/{job_id}") if job_id else words(None)
+
+
+class Head(NamedTuple):
+    """The head of a column, by the name that queries and programs use."""
+
+    name: str
+    title: str
+    is_number: bool = False
 
 
 class Column(NamedTuple):
-    """A column, by the name that queries and programs use."""
+    """A column, and how its cells are made of rows."""
 
     name: str
     title: str
@@ -105,8 +118,8 @@ class Column(NamedTuple):
     """What makes a value, or a cell, of a row, or the row's key; empty: the key is the name."""
 
     @property
-    def is_number(self) -> bool:
-        return self.show is not words
+    def head(self) -> Head:
+        return Head(self.name, self.title, self.show is not words)
 
     def cell(self, row: Any) -> Cell:
         value = self.of(row) if callable(self.of) else row[self.of or self.name]
@@ -119,7 +132,7 @@ class Table:
 
     name: str
     caption: str
-    columns: Sequence[Column]
+    columns: Sequence[Head]
     rows: Sequence[Sequence[Cell]]
     empty: str = "None."
     """What stands there instead of no rows."""
@@ -128,6 +141,8 @@ class Table:
     """Name of a column, with - before it where the largest comes first."""
     is_headed: bool = False
     """Whether the first cell of a row names it."""
+    links: Sequence[tuple[str, Mapping[str, str]]] = ()
+    """Texts and what the query says of them: other parts of the same list."""
 
     @classmethod
     def of(
@@ -135,7 +150,7 @@ class Table:
     ) -> Table:
         """Make one of rows as the columns know them."""
         cells = [[column.cell(row) for column in columns] for row in rows]
-        return cls(name, caption, columns, cells, **more)
+        return cls(name, caption, [column.head for column in columns], cells, **more)
 
     def found(self, text: str) -> Table:
         """Return the rows that contain all words of a text."""
@@ -154,17 +169,42 @@ class Table:
         rows = sorted(rows, key=lambda row: _order(row[place]), reverse=wanted.startswith("-"))
         return replace(self, rows=rows, sorted_by=wanted)
 
-    def next_order(self, column: Column) -> str:
+    def cut(self, query: Mapping[str, str]) -> Table:
+        """Return a part of the rows, where they are many, and links to the others."""
+        count = len(self.rows)
+        if self.links or count <= SHOWN:
+            return self
+        start = start_of(self.name, query, count)
+        rows = self.rows[start : start + SHOWN]
+        return replace(self, rows=rows, links=links_from(self.name, start, SHOWN, count))
+
+    def next_order(self, column: Head) -> str:
         """Return what `sort` says to order by this column, the other way where it is so now."""
         first = f"-{column.name}" if column.is_number else column.name
         second = column.name if column.is_number else f"-{column.name}"
         return f"{self.name}:{second if self.sorted_by == first else first}"
 
-    def direction(self, column: Column) -> str:
+    def direction(self, column: Head) -> str:
         """Return the value of aria-sort."""
         if self.sorted_by.removeprefix("-") != column.name:
             return "none"
         return "descending" if self.sorted_by.startswith("-") else "ascending"
+
+    def as_json(self) -> dict[str, Any]:
+        heads = [
+            head._asdict() | {"sort": self.next_order(head), "direction": self.direction(head)}
+            for head in self.columns
+        ]
+        return {
+            "name": self.name,
+            "caption": self.caption,
+            "columns": heads,
+            "rows": [[cell.as_json() for cell in row] for row in self.rows],
+            "empty": self.empty,
+            "note": self.note,
+            "is_headed": self.is_headed,
+            "links": self.links,
+        }
 
     def csv(self) -> str:
         """Return the rows below the columns' names."""
@@ -205,18 +245,19 @@ def whole_number(text: str) -> int | None:
     return int(text) if WHOLE_NUMBER.fullmatch(text) else None
 
 
-def start_of(query: Mapping[str, str], count: int) -> int:
-    """Return which of so many rows is the first that the query wants, counted from 0."""
-    return min(whole_number(query.get("from", "")) or 0, max(0, count - 1))
+def start_of(table: str, query: Mapping[str, str], count: int) -> int:
+    """Return the first of so many rows that TABLE:NUMBER in the query names, counted from 0."""
+    name, _, first = query.get("from", "").partition(":")
+    return min(whole_number(first) or 0, max(0, count - 1)) if name == table else 0
 
 
-def links_from(start: int, shown: int, count: int) -> list[tuple[str, dict[str, str]]]:
-    """Return the links of a page that shows so many rows of all from one on."""
+def links_from(table: str, start: int, shown: int, count: int) -> list[tuple[str, dict[str, str]]]:
+    """Return the links of a table that shows so many rows of all from one on."""
     found = []
     if start > 0:
-        found.append(("earlier ones", {"from": str(max(0, start - shown))}))
+        found.append(("earlier ones", {"from": f"{table}:{max(0, start - shown)}"}))
     if start + shown < count:
-        found.append(("more", {"from": str(start + shown)}))
+        found.append(("more", {"from": f"{table}:{start + shown}"}))
     return found
 
 
@@ -250,6 +291,37 @@ class Subject:
         """Whether a prediction of theirs can be right or wrong."""
         return not self.fields.keys().isdisjoint(("job", "program"))
 
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self) | {
+            "is_pair": self.is_pair,
+            "is_predicted": self.is_predicted,
+            "treatments": list(TREATMENTS),
+        }
+
+
+class Picture(NamedTuple):
+    """A PNG with its words; name is that of a file without its ending."""
+
+    name: str
+    title: str
+    alt: str
+    png: bytes
+    is_wide: bool = False
+
+
+Part = Heading | Rows | Picture | str
+"""Of a story: a text is a paragraph."""
+
+
+def parts_json(parts: Iterable[Part]) -> list[dict[str, Any]]:
+    """Return the parts of a story for templates, each with its kind."""
+    return [
+        {"kind": "text", "text": part}
+        if isinstance(part, str)
+        else {"kind": type(part).__name__.lower(), **part._asdict()}
+        for part in parts
+    ]
+
 
 @dataclass(frozen=True, slots=True)
 class Page:
@@ -264,18 +336,31 @@ class Page:
     figures: Sequence[tuple[str, Cell]] = ()
     """Few numbers that say how things are."""
     fields: Sequence[Field] = ()
-    links: Sequence[tuple[str, Mapping[str, str]]] = ()
-    """Texts and what the query says of them: other parts of the same list."""
     ways: Sequence[tuple[str, str]] = ()
     """Texts and paths: other pages about the same."""
-    story: Sequence[Any] = ()
-    """Parts of `slurm/job_explanation.py`."""
+    story: Sequence[Part] = ()
     subject: Subject | None = None
     """What an operator may rule on here."""
     model: int = 0
     """Which an operator may put into use here; 0: none."""
     refresh: int = 0
     """Seconds after which it is worth looking again; 0: it stays as it is."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all but the facts, for templates."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "tables": [table.as_json() for table in self.tables],
+            "sentences": self.sentences,
+            "figures": [(name, cell.as_json()) for name, cell in self.figures],
+            "fields": [asdict(one) for one in self.fields],
+            "ways": self.ways,
+            "story": parts_json(self.story),
+            "subject": self.subject and self.subject.as_json(),
+            "model": self.model,
+            "refresh": self.refresh,
+        }
 
     def arranged(self, query: Mapping[str, str]) -> Page:
         """Return the page with its tables as the query wants them.
@@ -290,10 +375,5 @@ class Page:
         return replace(self, tables=[table.found(text) for table in tables], fields=fields)
 
     def cut(self, query: Mapping[str, str]) -> Page:
-        """Return the page with a part of its only table, where that is long, and with the rest."""
-        if len(self.tables) != 1 or self.links or len(self.tables[0].rows) <= SHOWN:
-            return self
-        (table,) = self.tables
-        start = start_of(query, len(table.rows))
-        shown = replace(table, rows=table.rows[start : start + SHOWN])
-        return replace(self, tables=[shown], links=links_from(start, SHOWN, len(table.rows)))
+        """Return the page with a part of each table that is long."""
+        return replace(self, tables=[table.cut(query) for table in self.tables])

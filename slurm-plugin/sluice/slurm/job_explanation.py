@@ -53,6 +53,7 @@ class Rows(NamedTuple):
     rows: Sequence[Sequence[object]]
     indent: int = 2
     """On a terminal."""
+    caption: str = ""
 
 
 Part = Heading | Rows | str

@@ -1,27 +1,29 @@
-"""The pages of models: what was trained and published, how good it was, and how two differ.
+"""The pages of models and reports: what was trained and published, how good it was, how two differ.
 
-Operators put another one into use here, by what `sluice model publish` calls.
+Operators put another model into use here, by what `sluice model publish` calls. To make a report
+takes minutes, so the pages only show what `sluice report` stored.
 """
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.store import Store
-from sluice.serve.access import HiddenError
-from sluice.serve.site import BUSY_SECONDS
+from sluice.serve.site import BUSY_SECONDS, HiddenError
 from sluice.serve.tables import SHARE, Cell, Column, Page, Table, moment, number, words
 from sluice.slurm import query_replies
 from sluice.slurm.formatting import bytes_text, count_text, one_line, share_text, time_text
+from sluice.slurm.job_explanation import Heading, Rows
 from sluice.slurm.records import UnknownJobError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from sluice.serve.access import Who
-    from sluice.serve.site import Site
+    from sluice.serve.site import Reader, Site
+    from sluice.serve.tables import Part
 
 Facts = dict[str, Any]
 
@@ -42,7 +44,7 @@ COLUMNS = (
         "model",
         "Model",
         number,
-        lambda one: Cell(str(one["model"]), float(one["model"]), f"/models/{one['model']}"),
+        lambda one: Cell(str(one["model"]), float(one["model"]), f"/model/{one['model']}"),
     ),
     Column("state", "State", of=_state),
     Column("trained", "Trained", moment),
@@ -61,46 +63,46 @@ COLUMNS = (
 )
 
 
-def page(store: Store, who: Who) -> Page:
-    """List models, the latest first; raises HiddenError for who may not see all jobs."""
-    models = _models(store, who)[::-1]
-    return Page(
-        name="models",
-        title="Models",
-        facts={"models": models},
-        tables=[
-            Table.of(
-                "models",
-                "Models, the latest first",
-                COLUMNS,
-                models,
-                empty="No model yet: `sluice model train` makes one.",
-                note="Certain of, right and the error: among those jobs that came after the ones "
-                "it learned from.",
-                is_headed=True,
-            )
-        ],
-    )
+def page(store: Store, reader: Reader) -> Page:
+    """List models, and for operators reports; raises HiddenError where jobs are hidden."""
+    models = _models(store, reader)[::-1]
+    facts: Facts = {"models": models}
+    tables = [
+        Table.of(
+            "models",
+            "Models, the latest first",
+            COLUMNS,
+            models,
+            empty="No model yet: `sluice model train` makes one.",
+            note="Certain of, right and the error: among jobs later than those it learned from.",
+            is_headed=True,
+        )
+    ]
+    if reader.is_operator:
+        titles = store.report_titles().items()
+        facts["reports"] = [{"report": number} | asdict(one) for number, one in titles]
+        tables.append(_reports(facts["reports"]))
+    return Page(name="model", title="Model", facts=facts, tables=tables)
 
 
-def _models(store: Store, who: Who) -> list[Facts]:
-    if not who.viewer.sees_all:
+def _models(store: Store, reader: Reader) -> list[Facts]:
+    if not reader.viewer.sees_all:
         raise HiddenError("models are made of all users' jobs, which PrivateData hides from you")
     return query_replies.models(store)
 
 
-def card(store: Store, who: Who, wanted: int) -> Page:
+def card(store: Store, reader: Reader, wanted: int) -> Page:
     """Show a model's card alongside that of the one in use; raises HiddenError, UnknownJobError."""
-    models = {one["model"]: one for one in _models(store, who)}
+    models = {one["model"]: one for one in _models(store, reader)}
     one = _chosen(models, wanted)
     in_use = next((other for other in models.values() if other["in_use"]), None)
     return Page(
-        name="models",
+        name="model",
         title=f"Model {wanted}",
         facts={"model": one, "in_use": in_use},
         sentences=["It is in use."] if one["in_use"] else [],
-        ways=[("What publishing it now would change", f"/models/{wanted}/difference")]
-        if who.is_operator
+        ways=[("What publishing it now would change", f"/model/{wanted}/difference")]
+        if reader.is_operator
         else [],
         model=0 if one["in_use"] else wanted,
         tables=[_comparison(one, in_use), _bundles(one)],
@@ -113,24 +115,25 @@ def _chosen(models: dict[int, Facts], wanted: int) -> Facts:
     return models[wanted]
 
 
-def difference_page(site: Site, store: Store, who: Who, wanted: int) -> Page:
+def difference_page(site: Site, store: Store, reader: Reader, wanted: int) -> Page:
     """Say what publishing a model now would change; raises as `card` does."""
-    one = _chosen({one["model"]: one for one in _models(store, who)}, wanted)
+    reader.check_operator()
+    one = _chosen({one["model"]: one for one in _models(store, reader)}, wanted)
     found = site.difference(wanted)
     return Page(
-        name="models",
+        name="model",
         title=f"What publishing model {wanted} would change",
         facts={"model": wanted} | (found or {"computed": None, "failed": "", "changes": []}),
-        sentences=[_told(found)],
-        ways=[(f"Model {wanted}", f"/models/{wanted}")],
+        sentences=[_difference_text(found)],
+        ways=[(f"Model {wanted}", f"/model/{wanted}")],
         model=0 if one["in_use"] else wanted,
         tables=[
             Table.of(
                 "changes",
-                "Users and names for whose jobs something changes",
+                "Jobs that change, by user and name",
                 CHANGES,
                 (found or {"changes": []})["changes"],
-                empty="Nothing that is known.",
+                empty="None known.",
                 note="In use and then: what is predicted of the latest of these jobs, and decided "
                 "on it, by either model with the settings and reviews as they stand.",
             )
@@ -152,9 +155,9 @@ CHANGES = (
 )
 
 
-def _told(found: Facts | None) -> str:
+def _difference_text(found: Facts | None) -> str:
     if found is None:
-        return "This is being computed; come back in a minute."
+        return "Computing; come back in a minute."
     if found["failed"]:
         return f"This could not be computed: {found['failed']}."
     return (
@@ -169,13 +172,13 @@ def _side(side: Facts) -> str:
     return f"{side['pattern']}, {written}, {share_text(side['confidence'])}: {side['action']}"
 
 
-def publish(site: Site, who: Who, wanted: int, reason: str) -> None:
+def publish(site: Site, reader: Reader, wanted: int, reason: str) -> None:
     """Put a model into use; raises HiddenError, UnknownJobError, or as `publish_model` does."""
     from sluice.slurm.learner import publish_model  # noqa: PLC0415 - scikit-learn
 
     config = site.config
     with Store(site.history, busy_seconds=BUSY_SECONDS) as store:
-        _chosen({one["model"]: one for one in _models(store, who)}, wanted)
+        _chosen({one["model"]: one for one in _models(store, reader)}, wanted)
         publish_model(
             store,
             Path(config.bundle),
@@ -184,7 +187,7 @@ def publish(site: Site, who: Who, wanted: int, reason: str) -> None:
             reviews=Path(config.reviews),
             version=wanted,
             reason=one_line(reason),
-            uid=who.viewer.uid,
+            uid=reader.viewer.uid,
         )
 
 
@@ -241,3 +244,61 @@ def _bundles(one: Facts) -> Table:
         one["bundles"],
         empty="It was never published.",
     )
+
+
+# Reports
+
+REPORT_COLUMNS = (
+    Column(
+        "made",
+        "Made",
+        moment,
+        lambda row: Cell(
+            time_text(row["made_at"])[:16], row["made_at"], f"/model/reports/{row['report']}"
+        ),
+    ),
+    Column("since", "Of jobs from", moment),
+    Column("verdict", "Verdict"),
+)
+
+
+def _reports(titles: Sequence[Facts]) -> Table:
+    return Table.of(
+        "reports",
+        "Reports, the latest first",
+        REPORT_COLUMNS,
+        titles,
+        empty="No report yet: `sluice report` makes one.",
+        is_headed=True,
+    )
+
+
+def report_page(store: Store, reader: Reader, number: int) -> Page:
+    """Show one report as it was printed; raises HiddenError, UnknownJobError."""
+    reader.check_operator()
+    if not reader.viewer.sees_all:
+        raise HiddenError(
+            "reports are made of all users' jobs, which PrivateData hides from you; `sluice "
+            "report` makes one of your own"
+        )
+    found = store.report(number)
+    if found is None:
+        raise UnknownJobError(f"no report {number} is kept")
+    return Page(
+        name="model",
+        title=f"Report of {time_text(found.made_at)[:16]}",
+        facts=found.facts,
+        story=list(report_story(found.sections)),
+    )
+
+
+def report_story(
+    sections: Iterable[Mapping[str, Any]], pictures: Mapping[str, Sequence[Part]] | None = None
+) -> Iterator[Part]:
+    """Lay out a report as the history stores it, with pictures by the heading above them."""
+    for section in sections:
+        yield Heading(section["heading"])
+        yield from section["sentences"]
+        yield from (pictures or {}).get(section["heading"], ())
+        for table in section["tables"]:
+            yield Rows(table["titles"], table["rows"], caption=table["caption"])

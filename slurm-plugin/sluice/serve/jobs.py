@@ -1,4 +1,4 @@
-"""The pages of decisions: a list that is searched, and the whole story of one job."""
+"""The pages of jobs: the decisions on them, searched, and all that is known of one."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ from sluice.serve.tables import (
     number,
     words,
 )
-from sluice.slurm.formatting import (
-    time_text,
-)
+from sluice.slurm.formatting import time_text
 from sluice.slurm.job_explanation import story
 from sluice.slurm.job_report import JobNumber
 from sluice.slurm.query_replies import described, visible, why
@@ -40,8 +38,7 @@ if TYPE_CHECKING:
 
     from sluice.history_db.records import Decision
     from sluice.history_db.store import Store
-    from sluice.serve.access import Who
-    from sluice.serve.site import Site
+    from sluice.serve.site import Reader, Site
 
 Facts = dict[str, Any]
 
@@ -94,12 +91,12 @@ COLUMNS = (
 )
 
 
-def page(site: Site, store: Store, who: Who, query: Mapping[str, str]) -> Page:
+def page(site: Site, store: Store, reader: Reader, query: Mapping[str, str]) -> Page:
     """List decisions, the latest first; raises QueryError for what cannot be asked."""
-    rows, rest = _search(site, store, who, query)
+    rows, rest = _search(site, store, reader, query)
     return Page(
-        name="decisions",
-        title="Decisions",
+        name="jobs",
+        title="Jobs",
         facts={"decisions": rows, "before": rest},
         fields=(
             Field("job", "Job", query.get("job", "")),
@@ -118,9 +115,9 @@ def page(site: Site, store: Store, who: Who, query: Mapping[str, str]) -> Page:
                 [row | {"latest": row["near_start"] or row} for row in rows],
                 empty="No decision of this kind among those that were searched.",
                 note=_note(rest),
+                links=[("earlier ones", {"before": rest})] if rest else [],
             )
         ],
-        links=[("earlier ones", {"before": rest})] if rest else [],
     )
 
 
@@ -131,11 +128,11 @@ def _note(rest: str | None) -> str:
 
 
 def _search(
-    site: Site, store: Store, who: Who, query: Mapping[str, str]
+    site: Site, store: Store, reader: Reader, query: Mapping[str, str]
 ) -> tuple[list[Facts], str | None]:
     """Return decisions that are asked for, and where to go on; None: there are no more."""
     users = [name for name in query.get("user", "").split(",") if name]
-    wanted = visible(store, who.viewer, _selection(site, query), users)
+    wanted = visible(store, reader.viewer, _selection(site, query), users)
     found: list[Facts] = []
     if wanted is None:
         return found, None
@@ -147,7 +144,7 @@ def _search(
             before, searched = (decision.now, decision.number), searched + 1
             if decision.job_id not in again and not _is_wanted(_told(decision), query):
                 continue  # to describe one takes ten times as long
-            row = described(store, who.viewer, decision)
+            row = described(store, reader.viewer, decision)
             if row is not None and _is_wanted(_latest(row), query):
                 found.append(row | _outcome(store, decision))
                 if len(found) == SHOWN:
@@ -215,14 +212,14 @@ def _outcome(store: Store, decision: Decision) -> Facts:
     return {"state": job.state, "waited": waited}
 
 
-def job_page(store: Store, who: Who, job: str) -> Page:
-    """Tell the whole story of one job; raises SlurmError where the viewer may not hear it."""
+def job_page(store: Store, reader: Reader, job: str) -> Page:
+    """Explain one job; raises SlurmError where PrivateData hides it."""
     name = JobNumber.parse(job)
     if name is None:
         raise QueryError(f"{job} is no job number; write 4711, 4711_3 or 4711+1")
-    facts = why(store, who.viewer, job=job, is_live=False)
+    facts = why(store, reader.viewer, job=job, is_live=False)
     return Page(
-        name="decisions",
+        name="jobs",
         title=f"Job {name}",
         facts=facts,
         story=list(story(facts)),
