@@ -401,12 +401,92 @@ line_up (struct turns *t)
 			.share = 1.0,
 			.weight = 1.0,
 			.until = INFINITY,
+			.saving = NAN,
+			.first = SLUICE_TURN_NO_BURST,
 		};
 	}
 	sort (t);
 	for (uint32_t k = 0; k < t->n; k++) {
 		turns_want (t->storage, &t->jobs[t->order[k]], &want);
 		add (t, &t->wanted, &want);
+	}
+}
+
+/* ---- the ledger: which burst each hold is for, and what it saves ---- */
+
+/* Of the bursts that go on a lane, the one that takes most. */
+struct leader {
+	uint32_t burst;
+	double taken;
+};
+
+static int
+takes_more (const struct turns *t, struct leader a, struct leader b)
+{
+	if (b.burst == SLUICE_TURN_NO_BURST || a.taken > b.taken || a.taken < b.taken)
+		return b.burst == SLUICE_TURN_NO_BURST || a.taken > b.taken;
+	double x = t->out[a.burst].index, y = t->out[b.burst].index;
+	return x > y || (!(x < y) && t->jobs[a.burst].key < t->jobs[b.burst].key);
+}
+
+static void
+find_leaders (const struct turns *t, struct leader leaders[SLUICE_MAX_LANES])
+{
+	for (uint32_t lane = 0; lane < SLUICE_MAX_LANES; lane++)
+		leaders[lane] = (struct leader){ SLUICE_TURN_NO_BURST, 0.0 };
+	for (uint32_t i = 0; i < t->n; i++) {
+		struct leader one
+		    = { i, turns_taken (t->storage, &t->jobs[i], &t->out[i]) };
+		uint32_t lanes
+		    = one.taken > 0.0 ? turns_lanes_of (t->storage, &t->jobs[i]) : 0;
+		for (uint32_t rest = lanes; rest; rest &= rest - 1U) {
+			struct leader *leader = &leaders[__builtin_ctz (rest)];
+			if (takes_more (t, one, *leader))
+				*leader = one;
+		}
+	}
+}
+
+static uint32_t
+leader_of (const struct turns *t, const struct leader leaders[SLUICE_MAX_LANES],
+	   uint32_t held)
+{
+	struct leader most = { SLUICE_TURN_NO_BURST, 0.0 };
+	for (uint32_t rest = turns_lanes_of (t->storage, &t->jobs[held]); rest;
+	     rest &= rest - 1U) {
+		struct leader here = leaders[__builtin_ctz (rest)];
+		if (here.burst != SLUICE_TURN_NO_BURST && here.burst != held
+		    && takes_more (t, here, most))
+			most = here;
+	}
+	return most.burst;
+}
+
+/* Of the node-seconds that two lose by sharing, those that their order saves: sharing
+ * equally, each loses the shorter rest; in order, the held one loses the other's. */
+static double
+saving_of (const struct turns *t, uint32_t held, uint32_t first)
+{
+	const struct sluice_turns_job *a = &t->jobs[held], *b = &t->jobs[first];
+	double level, own = left_of (a, t->settings->quantum, &level),
+		      other = left_of (b, t->settings->quantum, &level);
+	if (!(expected_of (a) > 0.0) || !(expected_of (b) > 0.0))
+		return NAN;
+	return (turns_sane (a->nodes) + turns_sane (b->nodes)) * smaller (own, other)
+	       - turns_sane (a->nodes) * other;
+}
+
+static void
+record_holds (struct turns *t)
+{
+	struct leader leaders[SLUICE_MAX_LANES];
+	find_leaders (t, leaders);
+	for (uint32_t i = 0; i < t->n; i++) {
+		struct sluice_turn *turn = &t->out[i];
+		if (turn->share < 1.0)
+			turn->first = leader_of (t, leaders, i);
+		if (turn->first != SLUICE_TURN_NO_BURST)
+			turn->saving = saving_of (t, i, turn->first);
 	}
 }
 
@@ -431,6 +511,7 @@ sluice_turns_decide (const struct sluice_turns_settings *settings,
 	for (uint32_t k = 0; k < n; k++)
 		again = smaller (again, give_turn (&t, t.order[k]));
 	trickle (&t);
+	record_holds (&t);
 	return again;
 }
 

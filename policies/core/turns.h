@@ -183,14 +183,20 @@ enum sluice_turn_reason {
 };
 const char *sluice_turn_reason_name (unsigned int reason);
 
+enum { SLUICE_TURN_NO_BURST = 0x7fffffff }; /* no index is as large */
+
 /* The verdict on a job. */
 struct sluice_turn {
 	double index;	 /* nodes / s; the highest goes first */
 	double share;	 /* of full speed that it may have: 1 goes, 0 is held */
 	double weight;	 /* WEIGHED: at the servers, 0.001..1; else 1 */
 	double until;	 /* clock at which its budget ends; INFINITY: it goes */
+	double saving;	 /* node-seconds that its hold for `first` saves; NAN: unknown */
+	uint32_t first;	 /* index of the burst that it is held or slowed down for: the one
+			  * that takes most on its lanes; SLUICE_TURN_NO_BURST: none */
 	uint32_t action; /* enum sluice_turn_action */
 	uint32_t reason; /* enum sluice_turn_reason */
+	uint32_t reserved;
 };
 
 /*

@@ -14,8 +14,7 @@ static const double few = 1.5;		  /* trials that may show harm of a pair */
 static const double some = 3.5;		  /* of a lane, on which pairs differ */
 static const double enough = 6.0;	  /* that ought to show help, by one sd at least */
 static const double pause_after
-    = 20.0;			   /* lengths of a trial to the next one, if it helped */
-static const double little = 0.05; /* of a station: whom a trial does not measure */
+    = 20.0; /* lengths of a trial to the next one, if it helped */
 
 enum { WAYS = 4 }; /* places of the table that a pair may have */
 
@@ -139,12 +138,6 @@ sluice_turns_program (const struct sluice_profile *profile)
 
 /* ---- the bursts ---- */
 
-/* Of those that go, the one that takes most. */
-struct leader {
-	uint32_t burst;
-	double taken;
-};
-
 struct bursts {
 	const struct sluice_turns_settings *settings;
 	const struct sluice_turns_storage *storage;
@@ -153,10 +146,9 @@ struct bursts {
 	double clock;
 	struct sluice_turns_check *check;
 	struct sluice_turn *out;
-	struct leader first[SLUICE_MAX_LANES];
 };
 
-enum { NOBODY = UINT32_MAX };
+enum { NOT_FOUND = SLUICE_TURN_NO_BURST };
 
 static int
 is_held (const struct bursts *b, uint32_t i)
@@ -164,14 +156,10 @@ is_held (const struct bursts *b, uint32_t i)
 	return b->out[i].action != SLUICE_TURN_GO;
 }
 
-/* Whether x and the index of i come before y and that of another. */
 static int
-is_before (const struct bursts *b, double x, uint32_t i, double y, uint32_t other)
+is_before (const struct bursts *b, uint32_t i, uint32_t other)
 {
-	if (other == NOBODY || x > y || x < y)
-		return other == NOBODY || x > y;
-	x = b->out[i].index;
-	y = b->out[other].index;
+	double x = b->out[i].index, y = b->out[other].index;
 	return x > y || (!(x < y) && b->jobs[i].key < b->jobs[other].key);
 }
 
@@ -186,46 +174,6 @@ share_of (const struct bursts *b, uint32_t i)
 {
 	struct turns_shares want;
 	return turns_want (b->storage, &b->jobs[i], &want);
-}
-
-/* What a burst that others may be held for takes of its fullest station; 0: none may. */
-static double
-taken_by (const struct bursts *b, uint32_t i)
-{
-	if (b->out[i].reason == SLUICE_TURN_NOT_FULL || !(b->out[i].share > 0.0))
-		return 0.0;
-	double share = share_of (b, i) * b->out[i].share;
-	return share >= little ? share : 0.0;
-}
-
-static void
-find_first (struct bursts *b)
-{
-	for (uint32_t lane = 0; lane < SLUICE_MAX_LANES; lane++)
-		b->first[lane] = (struct leader){ NOBODY, 0.0 };
-	for (uint32_t i = 0; i < b->n; i++) {
-		double taken = taken_by (b, i);
-		for (uint32_t rest = taken > 0.0 ? lanes_of (b, i) : 0; rest;
-		     rest &= rest - 1U) {
-			struct leader *first = &b->first[__builtin_ctz (rest)];
-			if (is_before (b, taken, i, first->taken, first->burst))
-				*first = (struct leader){ i, taken };
-		}
-	}
-}
-
-/* For whose sake a burst is held: who takes most on its lanes. */
-static uint32_t
-first_of (const struct bursts *b, uint32_t held)
-{
-	struct leader first = { NOBODY, 0.0 };
-	for (uint32_t rest = lanes_of (b, held); rest; rest &= rest - 1U) {
-		struct leader here = b->first[__builtin_ctz (rest)];
-		if (here.burst != NOBODY && here.burst != held
-		    && is_before (b, here.taken, here.burst, first.taken, first.burst))
-			first = here;
-	}
-	return first.burst;
 }
 
 static int
@@ -264,7 +212,8 @@ moment_at (const struct bursts *b, uint32_t moment)
 static int
 is_other (const struct bursts *b, uint32_t i, uint32_t held)
 {
-	return i != held && (lanes_of (b, i) & lanes_of (b, held)) && taken_by (b, i) > 0.0;
+	return i != held && (lanes_of (b, i) & lanes_of (b, held))
+	       && turns_taken (b->storage, &b->jobs[i], &b->out[i]) > 0.0;
 }
 
 static uint64_t
@@ -317,7 +266,7 @@ find_key (const struct bursts *b, uint64_t key)
 	for (uint32_t i = 0; i < b->n; i++)
 		if (b->jobs[i].key == key)
 			return i;
-	return NOBODY;
+	return NOT_FOUND;
 }
 
 /* Measure all. -1: one is gone. */
@@ -328,7 +277,7 @@ measure (const struct bursts *b)
 	trial->at[trial->moments] = b->clock - b->check->lag;
 	for (uint32_t k = 0; k < trial->count; k++) {
 		uint32_t i = find_key (b, trial->seen[k].key);
-		if (i == NOBODY || !(b->jobs[i].moved >= 0.0))
+		if (i == NOT_FOUND || !(b->jobs[i].moved >= 0.0))
 			return -1;
 		trial->seen[k].moved[trial->moments] = b->jobs[i].moved;
 	}
@@ -372,7 +321,7 @@ judge (const struct bursts *b)
 	struct sluice_turns_check *check = b->check;
 	const struct sluice_turns_trial *trial = &check->trial;
 	uint32_t held = find_key (b, trial->held), first = find_key (b, trial->first);
-	if (held == NOBODY || first == NOBODY)
+	if (held == NOT_FOUND || first == NOT_FOUND)
 		return;
 	double noise, harm = harm_of (trial, &noise), length = length_of (b->settings);
 	uint64_t goes = b->jobs[first].program, waits = b->jobs[held].program;
@@ -404,7 +353,7 @@ is_undisturbed (const struct bursts *b)
 	const struct sluice_turns_trial *trial = &b->check->trial;
 	uint32_t held = find_key (b, trial->held);
 	return b->clock >= moment_at (b, 3)
-	       || (held != NOBODY && is_held (b, held)
+	       || (held != NOT_FOUND && is_held (b, held)
 		   && others_of (b, held) == trial->others);
 }
 
@@ -446,8 +395,8 @@ go_on (const struct bursts *b)
 static int
 is_due (const struct bursts *b, uint32_t held)
 {
-	uint32_t first = first_of (b, held);
-	if (b->out[held].reason != SLUICE_TURN_BEHIND || first == NOBODY
+	uint32_t first = b->out[held].first;
+	if (b->out[held].reason != SLUICE_TURN_BEHIND || first == NOT_FOUND
 	    || has_stopped (b, first, held))
 		return 0;
 	const struct sluice_turns_pair *pair
@@ -459,15 +408,16 @@ is_due (const struct bursts *b, uint32_t held)
 static double
 begin_next (const struct bursts *b)
 {
-	uint32_t next = NOBODY;
+	uint32_t next = NOT_FOUND;
 	if (b->clock < b->check->rest)
 		return INFINITY;
 	for (uint32_t i = 0; i < b->n; i++)
-		if (is_held (b, i) && is_before (b, 0.0, i, 0.0, next) && is_due (b, i))
+		if (is_held (b, i) && (next == NOT_FOUND || is_before (b, i, next))
+		    && is_due (b, i))
 			next = i;
-	if (next == NOBODY)
+	if (next == NOT_FOUND)
 		return INFINITY;
-	begin_trial (b, next, first_of (b, next));
+	begin_trial (b, next, b->out[next].first);
 	return b->check->trial.is_on ? go_on (b) : INFINITY;
 }
 
@@ -479,15 +429,16 @@ let_go (const struct bursts *b, uint32_t i, enum sluice_turn_reason reason)
 	turn->reason = reason;
 	turn->share = 1.0;
 	turn->until = INFINITY;
+	turn->saving = NAN;
+	turn->first = NOT_FOUND;
 }
 
-/* Who goes first has to be known of all before one of them goes. */
 static void
 let_all_go (const struct bursts *b)
 {
 	for (uint32_t i = 0; i < b->n; i++) {
-		uint32_t first = is_held (b, i) ? first_of (b, i) : NOBODY;
-		if (first == NOBODY)
+		uint32_t first = b->out[i].first;
+		if (first == NOT_FOUND)
 			continue;
 		if (is_let_go (b, i))
 			let_go (b, i, SLUICE_TURN_TRIAL);
@@ -522,7 +473,6 @@ sluice_turns_check (const struct sluice_turns_settings *settings,
 	double again = INFINITY;
 	if (!(settings->trial > 0.0))
 		return again;
-	find_first (&b);
 	if (check->trial.is_on)
 		again = go_on (&b);
 	if (!check->trial.is_on)

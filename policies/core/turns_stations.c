@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+static const double least_taken = 0.05; /* of a station */
+
 uint32_t
 turns_lanes_of (const struct sluice_turns_storage *storage,
 		const struct sluice_turns_job *job)
@@ -61,4 +63,15 @@ turns_want (const struct sluice_turns_storage *storage, const struct sluice_turn
 	for (uint32_t k = 0; k < count; k++)
 		out->of[k] /= most;
 	return 1.0;
+}
+
+double
+turns_taken (const struct sluice_turns_storage *storage, const struct sluice_turns_job *job,
+	     const struct sluice_turn *turn)
+{
+	struct turns_shares want;
+	if (turn->reason == SLUICE_TURN_NOT_FULL || !(turn->share > 0.0))
+		return 0.0;
+	double taken = turns_want (storage, job, &want) * turn->share;
+	return taken >= least_taken ? taken : 0.0;
 }

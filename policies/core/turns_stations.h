@@ -42,4 +42,9 @@ uint32_t turns_lanes_of (const struct sluice_turns_storage *storage,
 double turns_want (const struct sluice_turns_storage *storage,
 		   const struct sluice_turns_job *job, struct turns_shares *out);
 
+/* The share of its fullest station that a burst takes under a verdict; 0 where that is too
+ * little for others to be held for it, and for trials to measure it. */
+double turns_taken (const struct sluice_turns_storage *storage,
+		    const struct sluice_turns_job *job, const struct sluice_turn *turn);
+
 #endif

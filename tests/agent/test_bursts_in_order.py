@@ -35,7 +35,7 @@ def test_a_job_that_is_held_is_held_on_all_its_nodes(contended):
     assert narrow[0].words.rate == narrow[1].words.rate == 0
     assert not wide.is_held
     status = cluster.wait_for_status(lambda found: found["named"]["held"])
-    assert "for the sake of job 1" in status["named"]["held"]["2"]["text"]
+    assert "behind job 1" in status["named"]["held"]["2"]["text"]
     assert status["facts"]["mode"] == "enforce"
     assert status["counts"]["holds"] == 1
 
@@ -51,10 +51,25 @@ def test_the_command_line_reads_what_the_coordinator_counts(contended):
     assert "1 of them held" in _turns(found)
     listed = sorted(_bursts(found["bursts"], found["bursts"][0]["since"] + 5))
     assert listed[0].startswith("  job 1: writes, for ")
-    assert listed[1].startswith("  job 2: held for the sake of job 1, for ")
+    assert listed[1].startswith("  job 2: held behind job 1, for ")
     assert found["covered"] == 1.0
     cluster.turns.kill()
     assert turns_now(config) is None
+
+
+def test_a_hold_names_the_job_that_trials_judge(cluster):
+    """It takes most of the lane; another one goes before it."""
+    rates = {1: RATE // 5, 2: RATE * 4 // 5, 3: RATE}
+    profile = {"burst_seconds": 60.0, "io_share": 0.5, "share": {"aw": 1.0}, "pattern": "aw"}
+    cluster.publish_jobs(
+        *({"job_id": job, "profile": profile | {"rate": rate}} for job, rate in rates.items())
+    )
+    cluster.start_turns()
+    agent = cluster.agent()
+    for job, rate in rates.items():
+        cluster.rank(cluster.page(agent, job, nodes=64 // job), rate=rate)
+    status = cluster.wait_for_status(lambda found: found["facts"]["holding"])
+    assert status["named"]["bursts"]["3"]["text"] == "held behind job 2"
 
 
 def test_a_hold_is_renewed_for_as_long_as_it_is_meant(contended):

@@ -12,8 +12,8 @@ from sluice.slurm.status import held_path
 from sluice.slurm.turns import HeldBurstReader
 
 LINE = {
-    "boot": "00000000000000ab", "number": 1, "job_id": 4712, "nodes": 2, "sake": 4711,
-    "sake_nodes": 64, "lane_mask": 0, "holds": 1, "is_held": True, "ended": "turn",
+    "boot": "00000000000000ab", "number": 1, "job_id": 4712, "nodes": 2, "first_job": 4711,
+    "first_nodes": 64, "lane_mask": 0, "holds": 1, "is_held": True, "ended": "turn",
     "began": 1_700_000_000.25, "lasted": 20.0, "held": 12.5,
     "bytes": 1e9, "saving": None,
 }  # fmt: skip

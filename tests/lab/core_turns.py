@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sluice.policies._core import ffi, lib
@@ -68,6 +69,8 @@ class Turn:
     share: float
     weight: float
     until: float
+    first: int | None
+    saving: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +90,22 @@ class Verdicts:
             turn.share,
             turn.weight,
             turn.until,
+            None if turn.first == lib.SLUICE_TURN_NO_BURST else turn.first,
+            None if math.isnan(turn.saving) else turn.saving,
         )
 
     def __len__(self) -> int:
         return len(self.struct)
+
+    def by_key(self, jobs: Sequence[Mapping[str, Any]]) -> dict[int, Turn]:
+        """Return the verdicts by the keys of the jobs, `first` being a key as well."""
+        keys = [job["key"] for job in jobs]
+        turns = [self[i] for i in range(len(keys))]
+        firsts = [None if turn.first is None else keys[turn.first] for turn in turns]
+        return {
+            key: replace(turn, first=first)
+            for key, turn, first in zip(keys, turns, firsts, strict=True)
+        }
 
     def content(self) -> bytes:
         """Return the bytes of all verdicts."""

@@ -179,8 +179,7 @@ def test_the_order_in_which_jobs_are_listed_does_not_matter(queue, listed, shuff
     other = queue.copy()
     shuffler.shuffle(other)
     verdicts, again = decided(queue, listed), decided(other, listed)
-    by_key = {job["key"]: again[i] for i, job in enumerate(other)}
-    assert {job["key"]: verdicts[i] for i, job in enumerate(queue)} == by_key
+    assert verdicts.by_key(queue) == again.by_key(other)
     assert verdicts.again == again.again
 
 
@@ -556,3 +555,25 @@ def test_a_burst_is_silent_for_no_longer_than_a_hold_lasts(hold, step):
             silent = 0.0
         longest = max(longest, silent)
     assert hold * 0.9 < longest <= hold * (1 + 1e-6)
+
+
+def test_a_hold_is_for_the_burst_that_takes_most_and_saves_what_sharing_would_lose():
+    """The first in the order takes less. Sharing, both lose 60 s; held, one loses 80 s."""
+    listed = [
+        {"key": 1, "nodes": 9.0, "demand": {"bytes": 0.2}, "expected": 100.0},
+        {"key": 2, "nodes": 8.0, "demand": {"bytes": 0.8}, "expected": 100.0, "done": 20.0},
+        {"key": 3, "nodes": 2.0, "demand": {"bytes": 1.0}, "expected": 60.0},
+    ]
+    verdicts = decided(listed, [{"bytes": 1.0}], NO_GUARD)
+    assert verdicts[0].index > verdicts[1].index > verdicts[2].index
+    assert [verdicts[i].first for i in range(3)] == [None, None, 1]
+    assert verdicts[2].saving == pytest.approx((2 + 8) * 60 - 2 * 80)
+
+
+def test_what_a_hold_saves_is_unknown_where_a_length_is():
+    listed = [
+        {"key": 1, "nodes": 800.0, "demand": {"bytes": 1.0}, "expected": 100.0},
+        {"key": 2, "nodes": 1.0, "demand": {"bytes": 1.0}},
+    ]
+    held = decided(listed, [{"bytes": 1.0}], NO_GUARD)[1]
+    assert (held.reason, held.first, held.saving) == ("behind", 0, None)

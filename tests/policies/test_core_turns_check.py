@@ -151,7 +151,7 @@ def test_noise_alone_seldom_stops_holds_that_help(nodes):
 @given(queues, lanes, st.integers(0, 3), st.randoms(use_true_random=False))
 @settings(max_examples=20)
 def test_a_check_only_ever_lets_go_and_the_same_in_any_order(queue, listed, programs, shuffler):
-    """So nobody waits who would not without it, and no room is left that was not."""
+    """A trial judges the burst that the verdict names."""
     storage = turns.storage(listed, metadata=1.0)
     found = []
     moved = [shuffler.uniform(0, 5) for _ in queue]
@@ -167,11 +167,15 @@ def test_a_check_only_ever_lets_go_and_the_same_in_any_order(queue, listed, prog
             after = check.check(SETTINGS, storage, jobs, before, clock=1e6 + step)
             for i in range(len(order)):
                 if after[i].reason in ("trial", "no_help"):
-                    assert before[i].action != "go"
+                    assert before[i].first is not None
                     assert (after[i].action, after[i].share) == ("go", 1.0)
                 else:
                     assert after[i] == before[i]
-            verdicts.append({job["key"]: after[i] for i, job in enumerate(order)})
+            trial = check.struct.trial
+            if trial.is_on and trial.began == 1e6 + step:
+                [held] = [i for i, job in enumerate(order) if job["key"] == trial.held]
+                assert order[before[held].first]["key"] == trial.first
+            verdicts.append(after.by_key(order))
         found.append(verdicts)
     assert found[0] == found[1]
 

@@ -126,9 +126,9 @@ def test_the_bursts_that_were_held_become_part_of_the_story(sluiced, guarded):
     sluiced.wait_until_joined(job)
     started = wait_for(lambda: sluiced.sluice("why", str(job))["slurm"]["started"])
     line = {
-        "boot": "ab", "number": 1, "job_id": job, "nodes": 1, "sake": job + 1, "sake_nodes": 8,
-        "lane_mask": 0, "holds": 1, "is_held": True, "ended": "turn", "began": started,
-        "lasted": 9.0, "held": 4.0, "bytes": 1e9, "saving": 28.0,
+        "boot": "ab", "number": 1, "job_id": job, "nodes": 1, "first_job": job + 1,
+        "first_nodes": 8, "lane_mask": 0, "holds": 1, "is_held": True, "ended": "turn",
+        "began": started, "lasted": 9.0, "held": 4.0, "bytes": 1e9, "saving": 28.0,
     }  # fmt: skip
     snapshot = sluiced.files.snapshot
     held = snapshot.with_name(f"{snapshot.name}.turns.held")  # as sluice-turns writes it

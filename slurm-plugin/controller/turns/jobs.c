@@ -67,8 +67,8 @@ struct job {
 	double held, charged, share; /* in observe, as it would have been */
 	double stretch, went;	     /* as in struct sluice_turns_job */
 	double waited;		     /* of that, what it was */
-	uint32_t sake, is_out_of_budget;
-	uint32_t sake_nodes, burst_holds;
+	uint32_t first, is_out_of_budget;
+	uint32_t first_nodes, burst_holds;
 	const char *ended; /* why it was last released */
 	uint32_t reason;   /* of its verdict */
 	double saving, since;
@@ -341,7 +341,7 @@ begin_burst (struct jobs *jobs, struct job *job, double began, double clock)
 	job->is_out_of_budget = job->is_decided = 0;
 	job->done = job->pace = (struct volume){ 0.0, 0.0 };
 	job->reason = SLUICE_TURN_NOT_FULL;
-	job->burst_holds = job->sake = job->sake_nodes = 0;
+	job->burst_holds = job->first = job->first_nodes = 0;
 	job->saving = NAN;
 	job->since = began;
 	job->seen = (struct volume){ 0.0, 0.0 };
@@ -431,8 +431,8 @@ tell_held (const struct jobs *jobs, const struct job *job, double clock)
 	const struct jobs_held_burst burst = {
 		.job_id = job->id,
 		.nodes = job->nodes,
-		.sake = job->sake,
-		.sake_nodes = job->sake_nodes,
+		.first = job->first,
+		.first_nodes = job->first_nodes,
 		.lane_mask = job->lane_mask,
 		.holds = job->burst_holds,
 		.is_held = job->waited > 0.0,
@@ -1029,55 +1029,16 @@ note (struct jobs *jobs, struct job *job, const struct sluice_turn *turn, double
 	job->share = turn->share;
 }
 
-static double
-left_of (const struct sluice_turns_job *burst)
-{
-	return larger (burst->expected - burst->done, 0.05 * burst->expected);
-}
-
-/* Of the node-seconds that two lose by sharing, what their order saves: sharing equally,
- * each loses the shorter rest; in order, the one that is held loses the other's. NAN where
- * the length of one is not known. */
-static double
-saving_of (const struct sluice_turns_job *held, const struct sluice_turns_job *first)
-{
-	double own = left_of (held), other = left_of (first);
-	if (!(held->expected > 0.0) || !(first->expected > 0.0))
-		return NAN;
-	return (held->nodes + first->nodes) * smaller (own, other) - held->nodes * other;
-}
-
+/* The core names the burst that a hold is for; it stands until the next one does. */
 static void
-note_sake (const struct jobs *jobs, uint32_t held, uint32_t first)
+record_first (const struct jobs *jobs, struct job *job, const struct sluice_turn *turn)
 {
-	struct job *job = jobs->active[held];
-	job->sake = jobs->active[first]->id;
-	job->sake_nodes = jobs->active[first]->nodes;
+	if (turn->first == SLUICE_TURN_NO_BURST)
+		return;
+	job->first = jobs->active[turn->first]->id;
+	job->first_nodes = jobs->active[turn->first]->nodes;
 	if (isnan (job->saving))
-		job->saving = saving_of (&jobs->described[held], &jobs->described[first]);
-}
-
-/* For whose sake: who goes first on a lane of the job. */
-static void
-note_sakes (struct jobs *jobs, const struct jobs_rules *rules)
-{
-	double top[SLUICE_MAX_LANES] = { 0.0 };
-	uint32_t first[SLUICE_MAX_LANES];
-	for (uint32_t i = 0; i < jobs->active_count; i++)
-		for (uint32_t rest = lanes_of (jobs->active[i], rules); rest;
-		     rest &= rest - 1u) {
-			int lane = __builtin_ctz (rest);
-			if (jobs->turns[i].share < 1.0 || jobs->turns[i].index <= top[lane])
-				continue;
-			top[lane] = jobs->turns[i].index;
-			first[lane] = i;
-		}
-	for (uint32_t i = 0; i < jobs->active_count; i++)
-		if (jobs->turns[i].share < 1.0) {
-			int lane = __builtin_ctz (lanes_of (jobs->active[i], rules));
-			if (top[lane] > 0.0)
-				note_sake (jobs, i, first[lane]);
-		}
+		job->saving = turn->saving;
 }
 
 static void
@@ -1086,6 +1047,7 @@ follow (struct jobs *jobs, const struct jobs_rules *rules, struct job *job,
 {
 	struct wire_word word;
 	note (jobs, job, turn, clock);
+	record_first (jobs, job, turn);
 	word_of (job, rules, turn, clock, &word);
 	if (rules->holds)
 		set_word (jobs, job, &word);
@@ -1145,7 +1107,6 @@ jobs_decide (struct jobs *jobs, const struct jobs_rules *rules, double clock)
 						     clock, &jobs->check, jobs->turns));
 	for (uint32_t i = 0; i < jobs->active_count; i++)
 		follow (jobs, rules, jobs->active[i], &jobs->turns[i], clock);
-	note_sakes (jobs, rules);
 	return again;
 }
 
@@ -1190,7 +1151,7 @@ jobs_list_held (const struct jobs *jobs, struct jobs_held *out, uint32_t n)
 		     job = job->next_in_bucket)
 			if (job->holds)
 				out[listed++] = (struct jobs_held){
-					job->id,	  job->holds,	   job->sake,
+					job->id,	  job->holds,	   job->first,
 					job->held_in_all, job->first_held,
 				};
 	return listed;
@@ -1205,7 +1166,7 @@ jobs_list_bursts (const struct jobs *jobs, struct jobs_burst *out, uint32_t n)
 		out[i] = (struct jobs_burst){
 			.job_id = job->id,
 			.lane_mask = job->lane_mask,
-			.sake = job->sake,
+			.first = job->first,
 			.reason = job->reason,
 			.share = job->share,
 			.since = job->since,

@@ -71,7 +71,7 @@ struct jobs_counts {
 struct jobs_held {
 	uint32_t job_id;
 	uint32_t holds;
-	uint32_t sake; /* job that went first when it was last held; 0: none */
+	uint32_t first; /* job that it was last held for; 0: none */
 	double seconds;
 	double since; /* clock of the first hold */
 };
@@ -79,10 +79,10 @@ struct jobs_held {
 /* A burst that was held, when it has ended; clocks are of the coordinator. */
 struct jobs_held_burst {
 	uint32_t job_id, nodes;
-	uint32_t sake, sake_nodes; /* job that went first when it was last held; 0: none */
-	uint32_t lane_mask;	   /* 0: all */
-	uint32_t holds;		   /* times */
-	uint32_t is_held;	   /* 0: in observe, it would have been */
+	uint32_t first, first_nodes; /* job that it was last held for; 0: none */
+	uint32_t lane_mask;	     /* 0: all */
+	uint32_t holds;		     /* times */
+	uint32_t is_held;	     /* 0: in observe, it would have been */
 	const char *ended; /* why the last hold did: turn, budget, stretch, trial, no_help,
 			    * off or burst */
 	double began;
@@ -121,7 +121,7 @@ uint32_t jobs_list_held (const struct jobs *jobs, struct jobs_held *out, uint32_
 /* A job in a burst. */
 struct jobs_burst {
 	uint32_t job_id, lane_mask;
-	uint32_t sake;	 /* job for whose sake it is held now */
+	uint32_t first;	 /* job that it is held for; 0: none */
 	uint32_t reason; /* of its verdict: enum sluice_turn_reason */
 	double share;	 /* of full speed that it may have; 0: it is held */
 	double since;	 /* clock of its last change between going and being held */

@@ -125,10 +125,10 @@ describe (const struct journal *journal, const struct jobs_held_burst *burst, do
 	double now = (double)time (NULL);
 	json_put (&json,
 		  "{\"boot\":\"%016" PRIx64 "\",\"number\":%" PRIu64
-		  ",\"job_id\":%u,\"nodes\":%u,\"sake\":%u,\"sake_nodes\":%u,"
+		  ",\"job_id\":%u,\"nodes\":%u,\"first_job\":%u,\"first_nodes\":%u,"
 		  "\"lane_mask\":%u,\"holds\":%u,\"is_held\":%s,\"ended\":\"%s\"",
-		  journal->boot, journal->number, burst->job_id, burst->nodes, burst->sake,
-		  burst->sake_nodes, burst->lane_mask, burst->holds,
+		  journal->boot, journal->number, burst->job_id, burst->nodes, burst->first,
+		  burst->first_nodes, burst->lane_mask, burst->holds,
 		  burst->is_held ? "true" : "false", burst->ended);
 	put_number (&json, "began", now - (clock - burst->began));
 	put_number (&json, "lasted", clock - burst->began);

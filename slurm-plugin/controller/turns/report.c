@@ -37,8 +37,8 @@ put_held (struct json *json, const struct jobs *jobs, const struct report_facts 
 	for (uint32_t i = 0; i < n; i++) {
 		json_put (json, "%s\"%u\":{\"text\":\"%.1f s in %u holds", i ? "," : "",
 			  held[i].job_id, held[i].seconds, held[i].holds);
-		if (held[i].sake)
-			json_put (json, ", last for the sake of job %u", held[i].sake);
+		if (held[i].first)
+			json_put (json, ", the last behind job %u", held[i].first);
 		json_put (json, "\",\"since\":%" PRId64 "}", moment (facts, held[i].since));
 	}
 	json_put (json, "}");
@@ -78,8 +78,8 @@ put_bursts (struct json *json, const struct jobs *jobs, const struct report_fact
 		else
 			json_put (json, "held");
 		put_lanes (json, facts->policy, burst->lane_mask);
-		if (burst->share < 1.0 && burst->sake)
-			json_put (json, " for the sake of job %u", burst->sake);
+		if (burst->share < 1.0 && burst->first)
+			json_put (json, " behind job %u", burst->first);
 		json_put (json, "\",\"since\":%" PRId64 "}", moment (facts, burst->since));
 	}
 	json_put (json, "}");
