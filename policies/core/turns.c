@@ -10,7 +10,6 @@
 static const double slack = 1e-9;	   /* of a share: rounding */
 static const double little = 0.1;	   /* of a station: to be overfilled by */
 static const double costly = 0.05;	   /* a switch_cost from which switching counts */
-static const double lightest = 0.001;	   /* a weight; servers have few digits */
 static const double smallest_share = 1e-6; /* of a station; keeps the index finite */
 static const double shortest_left = 1e-6;  /* s */
 static const double one_call = 1.0;	   /* s: most calls that write take less */
@@ -27,8 +26,6 @@ struct turns {
 	struct turns_shares wanted; /* by all */
 	struct turns_shares taken;  /* by those that go, so far */
 	struct turns_shares brief;  /* by those of them that are short */
-	double top;		    /* index of the first that a full station touches */
-	uint32_t held;
 };
 
 void
@@ -246,15 +243,6 @@ is_costly (const struct turns *t, uint32_t lanes)
 	return 0;
 }
 
-static int
-is_weighed (const struct turns *t, uint32_t lanes)
-{
-	int can = t->settings->weigh > 0.5;
-	for (uint32_t rest = lanes; rest; rest &= rest - 1U)
-		can &= t->storage->lanes[__builtin_ctz (rest)].can_weigh != 0;
-	return can;
-}
-
 /* The speed of one of which so much fits. */
 static double
 pace_of (const struct turns *t, double part)
@@ -270,8 +258,6 @@ judge (const struct turns *t, const struct sluice_turns_job *job, double part)
 	uint32_t lanes = turns_lanes_of (t->storage, job);
 	double fit = is_costly (t, lanes) ? t->settings->fit_costly : t->settings->fit;
 	int fits = part >= fit * (1.0 - slack);
-	if (is_weighed (t, lanes))
-		return SLUICE_TURN_WEIGHED;
 	if (is_short (t, job))
 		return SLUICE_TURN_SHORT;
 	if (part >= 1.0 - slack || (fits && pace_of (t, part) >= 1.0))
@@ -290,16 +276,9 @@ slow_down (const struct turns *t, uint32_t i, double share)
 {
 	const struct sluice_turns_job *job = &t->jobs[i];
 	struct sluice_turn *turn = &t->out[i];
-	turn->action = share > 0.0 ? SLUICE_TURN_TRICKLE : SLUICE_TURN_HOLD;
 	turn->share = share;
 	turn->until
 	    = t->clock + (budget_of (t, job) - turns_sane (job->held)) / (1.0 - share);
-}
-
-static double
-weight_of (const struct turns *t, double index)
-{
-	return larger (lightest, pow (index / t->top, t->settings->exponent));
 }
 
 /* Whether others wait for a short burst: only while such bursts take little. */
@@ -355,37 +334,15 @@ give_turn (struct turns *t, uint32_t i)
 	turn->reason = SLUICE_TURN_NOT_FULL;
 	if (!is_full (t, &want))
 		return INFINITY;
-	t->top = t->top > 0.0 ? t->top : turn->index;
 	double part = part_that_fits (t, &want, most);
 	turn->reason = judge (t, job, part);
-	if (turn->reason == SLUICE_TURN_WEIGHED)
-		turn->weight = weight_of (t, turn->index);
 	if (turn->reason == SLUICE_TURN_BEHIND) {
 		slow_down (t, i, 0.0);
-		t->held++;
 		return smaller (turn->until, t->clock + left_of_stretch (t, job));
 	}
 	if (turn->reason == SLUICE_TURN_PARTLY)
 		slow_down (t, i, pace_of (t, part) * want.speed);
 	return go (t, i, &want);
-}
-
-/* Leave a little to those who are held, in equal shares of what they fill. */
-static void
-trickle (struct turns *t)
-{
-	struct turns_shares want;
-	for (uint32_t k = 0; k < t->n && t->held && t->settings->trickle > 0.0; k++) {
-		const struct sluice_turns_job *job = &t->jobs[k];
-		struct sluice_turn *turn = &t->out[k];
-		if (turn->action != SLUICE_TURN_HOLD
-		    || is_costly (t, turns_lanes_of (t->storage, job)))
-			continue;
-		double most = larger (turns_want (t->storage, job, &want), smallest_share);
-		slow_down (
-		    t, k,
-		    smaller (0.999, t->settings->trickle / t->held / most * want.speed));
-	}
 }
 
 /* Put all in order, and sum up what they want. */
@@ -399,7 +356,6 @@ line_up (struct turns *t)
 		t->out[i] = (struct sluice_turn){
 			.index = index_of (&t->jobs[i], share, left),
 			.share = 1.0,
-			.weight = 1.0,
 			.until = INFINITY,
 			.saving = NAN,
 			.first = SLUICE_TURN_NO_BURST,
@@ -510,7 +466,6 @@ sluice_turns_decide (const struct sluice_turns_settings *settings,
 	line_up (&t);
 	for (uint32_t k = 0; k < n; k++)
 		again = smaller (again, give_turn (&t, t.order[k]));
-	trickle (&t);
 	record_holds (&t);
 	return again;
 }

@@ -11,7 +11,7 @@
  * would still take at full speed. From the highest index on, a burst goes that finds room
  * alongside those that went before it, and is not slowed. One that finds room for a part of
  * its demand, at least for `fit`, goes too, at the speed that is left: a station that it
- * takes little of may be overfilled by a little. The others are held, or trickle. No burst
+ * takes little of may be overfilled by a little. The others are held. No burst
  * is held that touches no full station, must not be held, or was held for as long as the
  * budget allows. These take their place in the order all the same: what they take, others
  * do not have.
@@ -72,8 +72,6 @@ enum sluice_station {
 	X (pace, 1.0, 0.0, 100.0,                                                          \
 	   "one that fits in part goes at this times the speed that is left; 0: at full")  \
 	X (fit_costly, 0.5, 0.001, 1.0, "the same where switching programs costs")         \
-	X (trickle, 0.0, 0.0, 0.5,                                                         \
-	   "share of a station left to all held bursts together; 0 where switching costs") \
 	X (budget, 5.0, 0.0, 1e6,                                                          \
 	   "a burst may be held for this many times the length that it is taken to have")  \
 	X (hold, 60.0, 0.001, 1e6,                                                         \
@@ -89,9 +87,7 @@ enum sluice_station {
 	   "share of a week for which a station must have been full, for holds to pay")    \
 	X (trial, 10.0, 0.0, 1e6,                                                          \
 	   "latencies for which a held burst goes now and then, to see whether its hold "  \
-	   "helps; 0: never")                                                              \
-	X (exponent, 4.0, 0.1, 16.0, "weight at servers that weigh jobs: index^exponent")  \
-	X (weigh, 0.0, 0.0, 1.0, "1: weigh, where servers can, instead of holding")
+	   "helps; 0: never")
 
 #define SLUICE_TURNS_MEMBER(member, value, low, high, text) double member;
 
@@ -110,8 +106,6 @@ struct sluice_turns_lane {
 	double bytes, operations, links;
 	double switch_cost; /* share of the targets' time lost between programs, in the
 			     * limit of many; from a calibration */
-	uint32_t can_weigh; /* 1: its servers take a weight for each job */
-	uint32_t reserved;
 };
 
 struct sluice_turns_storage {
@@ -157,12 +151,6 @@ struct sluice_turns_job {
 	uint32_t flags;	    /* enum sluice_turns_flags */
 };
 
-enum sluice_turn_action {
-	SLUICE_TURN_GO,
-	SLUICE_TURN_HOLD,
-	SLUICE_TURN_TRICKLE, /* goes at `share` of full speed */
-};
-
 /* X(NAME, json_name): why. */
 #define SLUICE_TURN_REASONS(X)                                                             \
 	X (NOT_FULL, "not_full") /* no storage that it uses is full */                     \
@@ -173,7 +161,6 @@ enum sluice_turn_action {
 	X (EXEMPT, "exempt")	 /* it must not be held */                                 \
 	X (BUDGET, "budget")	 /* it was held for as long as its budget allows */        \
 	X (STRETCH, "stretch")	 /* it was held for as long as one hold may last */        \
-	X (WEIGHED, "weighed")	 /* the servers weigh it by its place in the order */      \
 	X (TRIAL, "trial")	 /* it goes for a moment, to see whether its hold helps */ \
 	X (NO_HELP, "no_help")	 /* holds were seen not to help here */
 
@@ -189,14 +176,11 @@ enum { SLUICE_TURN_NO_BURST = 0x7fffffff }; /* no index is as large */
 struct sluice_turn {
 	double index;	 /* nodes / s; the highest goes first */
 	double share;	 /* of full speed that it may have: 1 goes, 0 is held */
-	double weight;	 /* WEIGHED: at the servers, 0.001..1; else 1 */
 	double until;	 /* clock at which its budget ends; INFINITY: it goes */
 	double saving;	 /* node-seconds that its hold for `first` saves; NAN: unknown */
 	uint32_t first;	 /* index of the burst that it is held or slowed down for: the one
 			  * that takes most on its lanes; SLUICE_TURN_NO_BURST: none */
-	uint32_t action; /* enum sluice_turn_action */
 	uint32_t reason; /* enum sluice_turn_reason */
-	uint32_t reserved;
 };
 
 /*

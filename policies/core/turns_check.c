@@ -153,7 +153,7 @@ enum { NOT_FOUND = SLUICE_TURN_NO_BURST };
 static int
 is_held (const struct bursts *b, uint32_t i)
 {
-	return b->out[i].action != SLUICE_TURN_GO;
+	return b->out[i].share < 1.0;
 }
 
 static int
@@ -425,7 +425,6 @@ static void
 let_go (const struct bursts *b, uint32_t i, enum sluice_turn_reason reason)
 {
 	struct sluice_turn *turn = &b->out[i];
-	turn->action = SLUICE_TURN_GO;
 	turn->reason = reason;
 	turn->share = 1.0;
 	turn->until = INFINITY;

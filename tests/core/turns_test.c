@@ -47,7 +47,6 @@ draw_storage (struct sluice_turns_storage *storage)
 			.operations = number (),
 			.links = number (),
 			.switch_cost = draw (2) ? 0.0 : number (),
-			.can_weigh = draw (2),
 		};
 }
 
@@ -79,14 +78,12 @@ check_turn (const struct sluice_turns_job *job, const struct sluice_turn *turn)
 {
 	CHECK (isfinite (turn->index) && turn->index > 0.0);
 	CHECK (turn->share >= 0.0 && turn->share <= 1.0);
-	CHECK (turn->weight >= 0.001 && turn->weight <= 1.0);
-	CHECK (turn->action <= SLUICE_TURN_TRICKLE);
 	CHECK (turn->reason < SLUICE_TURN_REASON_COUNT);
 	int is_slowed
 	    = turn->reason == SLUICE_TURN_BEHIND || turn->reason == SLUICE_TURN_PARTLY;
-	CHECK (is_slowed == (turn->action != SLUICE_TURN_GO));
-	CHECK ((turn->action == SLUICE_TURN_GO) == isinf (turn->until));
-	CHECK (!(job->flags & SLUICE_TURNS_EXEMPT) || turn->action == SLUICE_TURN_GO);
+	CHECK (is_slowed == (turn->share < 1.0));
+	CHECK ((turn->share >= 1.0) == isinf (turn->until));
+	CHECK (!(job->flags & SLUICE_TURNS_EXEMPT) || turn->share >= 1.0);
 }
 
 static void
@@ -123,8 +120,8 @@ check_checked (const struct sluice_turns_settings *settings,
 			int is_let_go = out[i].reason == SLUICE_TURN_TRIAL
 					|| out[i].reason == SLUICE_TURN_NO_HELP;
 			CHECK (is_let_go || !memcmp (&out[i], &before[i], sizeof *out));
-			CHECK (!is_let_go || before[i].action != SLUICE_TURN_GO);
-			CHECK (!is_let_go || out[i].action == SLUICE_TURN_GO);
+			CHECK (!is_let_go || before[i].share < 1.0);
+			CHECK (!is_let_go || out[i].share >= 1.0);
 			jobs[i].moved += draw (20) / 10.0;
 		}
 	}
@@ -157,7 +154,7 @@ check_state (const struct sluice_turns_settings *settings)
 	CHECK (!memcmp (first, second, n * sizeof *first));
 	for (uint32_t i = 0; i < n; i++) {
 		check_turn (&jobs[i], &first[i]);
-		going += first[i].action == SLUICE_TURN_GO;
+		going += first[i].share >= 1.0;
 	}
 	CHECK (!n || going);
 	check_checked (settings, &storage, jobs, n, clock, first);
@@ -170,8 +167,6 @@ main (void)
 	sluice_turns_settings_init (&settings);
 	CHECK (sluice_turns_settings_check (&settings, NULL) == 0);
 	for (int i = 0; i < STATES; i++) {
-		settings.trickle = draw (2) * 0.05;
-		settings.weigh = draw (2);
 		settings.latency = draw (3);
 		check_state (&settings);
 	}

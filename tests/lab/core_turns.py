@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 EXEMPT: int = lib.SLUICE_TURNS_EXEMPT
 STATIONS = ("bytes", "operations", "links", "metadata")
 """In the order of enum sluice_station."""
-ACTIONS = ("go", "hold", "trickle")
 REASONS = tuple(
     ffi.string(lib.sluice_turn_reason_name(i)).decode() for i in range(lib.SLUICE_TURN_REASON_COUNT)
 )
@@ -63,14 +62,17 @@ def jobs_of(values: Sequence[Mapping[str, Any]]) -> Any:
 class Turn:
     """The verdict on a job; the members of struct sluice_turn, with words for its enums."""
 
-    action: str
     reason: str
     index: float
     share: float
-    weight: float
     until: float
     first: int | None
     saving: float | None
+
+    @property
+    def action(self) -> str:
+        """Whether it goes, goes slower, or is held."""
+        return "go" if self.share >= 1 else "slow" if self.share > 0 else "hold"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +86,9 @@ class Verdicts:
     def __getitem__(self, place: int) -> Turn:
         turn = self.struct[place]
         return Turn(
-            ACTIONS[turn.action],
             REASONS[turn.reason],
             turn.index,
             turn.share,
-            turn.weight,
             turn.until,
             None if turn.first == lib.SLUICE_TURN_NO_BURST else turn.first,
             None if math.isnan(turn.saving) else turn.saving,

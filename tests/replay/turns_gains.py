@@ -58,8 +58,6 @@ SETTLED = {
         "budget 1": {"turn_budget": 1.0},
         "budget 3": {"turn_budget": 3.0},
         "budget 30": {"turn_budget": 30.0},
-        "trickle 2 %": {"trickle": 0.02},
-        "trickle 5 %": {"trickle": 0.05},
         "guard 5": {"turn_guard": 5.0},
         "guard 40": {"turn_guard": 40.0},
         "what fits in part at 1.5 times the speed left": {"turn_pace": 1.5},

@@ -39,7 +39,7 @@ test_mean_field (uint32_t sharing)
 	sluice_mean_field_config_init (&config);
 	config.sharing = sharing;
 	config.turns.is_on = sharing != SLUICE_SHARING_JOBS;
-	config.turns.settings.weigh = sharing == SLUICE_SHARING_WEIGHTS;
+	config.turns.weigh = sharing == SLUICE_SHARING_WEIGHTS;
 	config.burst_spread = 0.3;
 	config.lane_count = 3;
 	config.lanes[1] = config.lanes[2] = config.lanes[0];
@@ -94,8 +94,7 @@ test_requests (double seek, uint32_t dispatch)
 	storage.ordered = dispatch == SLUICE_DISPATCH_TURNS;
 	storage.turns.is_on = 1;
 	storage.turns.settings.latency = 0.01;
-	storage.turns.settings.trickle = seek > 0.0 ? 0.0 : 0.05;
-	storage.turns.settings.weigh = storage.weighs
+	storage.turns.weigh = storage.weighs
 	    = !(seek > 0.0) && dispatch == SLUICE_DISPATCH_REROUTE;
 	storage.burst_spread = 0.3;
 

@@ -77,8 +77,7 @@ check_storage (const struct sluice_storage *storage, struct sluice_error *err)
 		return sluice_fail (err,
 				    "targets that weigh programs neither seek nor keep "
 				    "order: give seek_seconds 0 and ordered 0");
-	if (storage->turns.is_on && storage->turns.settings.weigh > 0.5
-	    && !(storage->weighs > 0.0))
+	if (storage->turns.is_on && storage->turns.weigh > 0.5 && !(storage->weighs > 0.0))
 		return sluice_fail (err, "turns are to weigh programs, which these targets "
 					 "cannot: give the storage weighs = 1");
 	return sluice_turns_config_check (&storage->turns, err);

@@ -23,7 +23,6 @@ init_lanes (struct simulation *s)
 			.links = targets / is->targets,
 			.switch_cost
 			= is->seek_seconds * is->target_bandwidth / is->slice_bytes,
-			.can_weigh = is->weighs > 0.0,
 		};
 	}
 }

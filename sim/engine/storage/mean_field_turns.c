@@ -38,7 +38,6 @@ mean_field_init_turns (struct sluice_mean_field *w)
 			.bytes = config->lanes[i].targets / all.targets,
 			.links = config->lanes[i].servers / all.servers,
 			.switch_cost = config->switch_cost,
-			.can_weigh = config->sharing == SLUICE_SHARING_WEIGHTS,
 		};
 }
 

@@ -977,7 +977,7 @@ word_of (const struct job *job, const struct jobs_rules *rules,
 	 const struct sluice_turn *turn, double clock, struct wire_word *word)
 {
 	*word = (struct wire_word){ .job_id = job->id };
-	if (turn->action == SLUICE_TURN_GO)
+	if (turn->share >= 1.0)
 		return;
 	word->action = turn->share > 0.0 ? WIRE_TRICKLE : WIRE_HOLD;
 	word->share = (uint32_t)(turn->share * 1e6);

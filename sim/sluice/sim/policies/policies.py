@@ -201,7 +201,7 @@ class Knowledge:
     """What is known of bursts, and what can be done about them."""
 
     settings: Mapping[str, float] = field(default_factory=dict)
-    """Of struct sluice_turns_settings; others keep their defaults."""
+    """Of struct sluice_turns_settings and sluice_turns_config; others keep their defaults."""
     predicted: bool = True
     """Whether a history predicts a job's first burst."""
     noise: float = 0.0
@@ -282,8 +282,6 @@ class Options:
     """Turns: seconds from what happens to a burst until a verdict on it is in effect."""
     turn_budget: float = 5.0
     """Turns: a burst is held for so many times its length at most."""
-    trickle: float = 0.0
-    """Turns: share of the storage that is left to all held bursts together."""
     turn_guard: float = 20.0
     """Turns: bursts shorter than so many latencies are not held."""
     turn_pace: float = 1.0
@@ -432,7 +430,6 @@ def _with_turns(plan: Plan, question: Question, **settings: float) -> Plan:
         {
             "latency": options.turn_latency,
             "budget": options.turn_budget,
-            "trickle": options.trickle,
             "guard": options.turn_guard,
             "pace": options.turn_pace,
             "trial": options.turn_trial,
