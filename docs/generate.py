@@ -31,7 +31,7 @@ KINDS = {
     "mode": "Mode",
     "rule": "Mode of some jobs",
     "path": "Paths",
-    "list": "Who is left alone, and other lists",
+    "list": "Lists",
     "number": "Plugin and daemon",
     "setting": "How Sluice decides (published with the bundle)",
     "lane": "Lanes (published with the bundle)",

@@ -13,11 +13,12 @@ enum {
 	KIND_NUMBER,
 	KIND_SETTING,
 	KIND_LANE,
-	KIND_RULE
+	KIND_RULE,
+	KIND_CONTROLLED
 };
 
 static const char *const kind_names[]
-    = { "mode", "mode", "path", "list", "number", "setting", "lane", "rule" };
+    = { "mode", "mode", "path", "list", "number", "setting", "lane", "rule", "rule" };
 
 /* Everything that can stand before a `=`, once. */
 struct key {
@@ -45,9 +46,13 @@ static const struct key keys[] = {
 	{ "ModeOf",
 	  "the mode of some jobs, in place of Mode; one line a rule, as in "
 	  "ModeOf=enforce Accounts=phys Partitions=long,short, with any of Users, "
-	  "Accounts, "
-	  "Qos, Partitions and Lanes",
+	  "Accounts, Qos, Partitions and Lanes; of several that fit, the most careful",
 	  "", MEMBER (mode_rules), 0, 0, KIND_RULE },
+	{ "Controlled",
+	  "jobs that write only where Sluice puts them, so that one lane can do, as each "
+	  "job with --io-dir; one line a rule, as in Controlled=Users=ci Partitions=burst, "
+	  "with any of Users, Accounts, Qos and Partitions",
+	  "", MEMBER (controlled), 0, 0, KIND_CONTROLLED },
 	{ "Turns",
 	  "which jobs take turns where TurnsPort is set: off, asked (those with "
 	  "--io-turns), decided (also those whose bursts are predicted to matter) or all; "
@@ -57,7 +62,9 @@ static const struct key keys[] = {
 	    SLUICE_CONFIG_NUMBERS (NUMBER_KEY) SLUICE_POLICY_SETTINGS (SETTING_KEY){
 		"Lane",
 		"a set of storage targets to which jobs can be confined; one line a lane, "
-		"as in Lane=sl0 Targets=4 Bandwidth=20G",
+		"as in Lane=sl0 Targets=4 Bandwidth=20G; with Operations=N, the writes and "
+		"flushes a second that all its targets take, turns know when small ones "
+		"fill it",
 		"", MEMBER (policy.lanes), 0, 0, KIND_LANE },
 };
 
@@ -336,6 +343,8 @@ parse_lane (struct span value, struct sluice_policy *policy, struct sluice_error
 	static const struct key targets_key = { .key = "Targets", .low = 1, .high = 1e6 };
 	static const struct key bandwidth_key
 	    = { .key = "Bandwidth", .low = 1, .high = 1e18 };
+	static const struct key operations_key
+	    = { .key = "Operations", .low = 1, .high = 1e15 };
 
 	if (policy->lane_count == SLUICE_MAX_LANES)
 		return sluice_fail (err, "more than %d lanes; remove one",
@@ -358,10 +367,14 @@ parse_lane (struct span value, struct sluice_policy *policy, struct sluice_error
 		} else if (is_word (key, "Bandwidth") && lane->bandwidth == 0.0) {
 			if (parse_ranged (&bandwidth_key, word, &lane->bandwidth, err) < 0)
 				return -1;
+		} else if (is_word (key, "Operations") && lane->operations == 0.0) {
+			if (parse_ranged (&operations_key, word, &lane->operations, err)
+			    < 0)
+				return -1;
 		} else {
 			return sluice_fail (err,
-					    "after Lane=NAME only one Targets=N and one "
-					    "Bandwidth=N may follow");
+					    "after Lane=NAME only one each of Targets=N, "
+					    "Bandwidth=N and Operations=N may follow");
 		}
 	}
 	lane->targets = (uint32_t)targets;
@@ -372,11 +385,11 @@ parse_lane (struct span value, struct sluice_policy *policy, struct sluice_error
 }
 
 #define SELECTOR(word, member, bit, ground)                                                \
-	{ #word, offsetof (struct sluice_mode_rule, member) },
+	{ #word, offsetof (struct sluice_rule, member) },
 
 /* `Accounts=phys,chem`: one list of a rule. */
 static int
-parse_selector (struct span word, struct sluice_mode_rule *rule, struct sluice_error *err)
+parse_selector (struct span word, struct sluice_rule *rule, struct sluice_error *err)
 {
 	static const struct {
 		const char *word;
@@ -392,32 +405,64 @@ parse_selector (struct span word, struct sluice_mode_rule *rule, struct sluice_e
 			break;
 		return parse_list (selectors[i].word, word,
 				   (char *)rule + selectors[i].offset,
-				   SLUICE_MODE_LIST_SIZE, err);
+				   SLUICE_RULE_LIST_SIZE, err);
 	}
-	return sluice_fail (err, "after ModeOf=MODE one each of Users=, Accounts=, Qos=, "
-				 "Partitions= and Lanes= may follow, with a list");
+	return sluice_fail (err, "a rule names its jobs by one each of Users=, Accounts=, "
+				 "Qos=, Partitions= and Lanes=, with a list");
+}
+
+/* `Accounts=phys,chem Partitions=long` */
+static int
+parse_jobs (const char *key, struct span value, struct sluice_rule *rule,
+	    struct sluice_error *err)
+{
+	while (value.length > 0)
+		if (parse_selector (take_word (&value), rule, err) < 0)
+			return -1;
+	if (rule->by == 0)
+		return sluice_fail (err,
+				    "%s names no jobs; add Users=, Accounts=, Qos= or "
+				    "Partitions=",
+				    key);
+	return 0;
+}
+
+static int
+fail_full (const char *key, struct sluice_error *err)
+{
+	return sluice_fail (err, "more than %d lines of %s; remove one", SLUICE_MAX_RULES,
+			    key);
 }
 
 /* `enforce Accounts=phys,chem Partitions=long` */
 static int
 parse_rule (struct span value, struct sluice_config *config, struct sluice_error *err)
 {
-	if (config->mode_rule_count == SLUICE_MAX_MODE_RULES)
-		return sluice_fail (err, "more than %d lines of ModeOf; remove one",
-				    SLUICE_MAX_MODE_RULES);
-	struct sluice_mode_rule *rule = &config->mode_rules[config->mode_rule_count];
-	if (parse_mode (take_word (&value), &rule->mode, err) < 0)
+	if (config->mode_rule_count == SLUICE_MAX_RULES)
+		return fail_full ("ModeOf", err);
+	struct sluice_rule *rule = &config->mode_rules[config->mode_rule_count++];
+	if (parse_mode (take_word (&value), &rule->mode, err) < 0
+	    || parse_jobs ("ModeOf", value, rule, err) < 0)
 		return -1;
-	if (rule->mode == SLUICE_MODE_OFF)
-		return sluice_fail (err, "ModeOf is observe, advise or enforce; to leave "
-					 "jobs alone, see ExemptUsers");
-	while (value.length > 0)
-		if (parse_selector (take_word (&value), rule, err) < 0)
-			return -1;
-	if (rule->by == 0)
-		return sluice_fail (err, "ModeOf names no jobs; add Users=, Accounts=, "
-					 "Qos=, Partitions= or Lanes=, or set Mode");
-	config->mode_rule_count++;
+	if (rule->mode == SLUICE_MODE_OFF && rule->by & SLUICE_MODE_BY_LANE)
+		return sluice_fail (err,
+				    "ModeOf=off cannot name Lanes, which Sluice chooses "
+				    "for a job; use ModeOf=observe");
+	return 0;
+}
+
+static int
+parse_controlled (struct span value, struct sluice_config *config, struct sluice_error *err)
+{
+	if (config->controlled_count == SLUICE_MAX_RULES)
+		return fail_full ("Controlled", err);
+	struct sluice_rule *rule = &config->controlled[config->controlled_count++];
+	if (parse_jobs ("Controlled", value, rule, err) < 0)
+		return -1;
+	if (rule->by & SLUICE_MODE_BY_LANE)
+		return sluice_fail (err,
+				    "Controlled cannot name Lanes; it is for these jobs "
+				    "that Sluice chooses one");
 	return 0;
 }
 
@@ -442,6 +487,8 @@ parse_value (const struct key *key, struct span value, struct sluice_config *con
 		return parse_list (key->key, value, member, SLUICE_LIST_SIZE, err);
 	case KIND_RULE:
 		return parse_rule (value, config, err);
+	case KIND_CONTROLLED:
+		return parse_controlled (value, config, err);
 	case KIND_LANE:
 		return parse_lane (value, &config->policy, err);
 	case KIND_SETTING:
@@ -575,17 +622,17 @@ parse_uid (struct span s, uint32_t *uid)
 	return number < UINT32_MAX ? 0 : -1;
 }
 
-/* size: of the list, at most SLUICE_LIST_SIZE. */
 static int
-resolve_list (const char *key, char *list, size_t size,
-	      int (*uid_of) (const char *, uint32_t *), struct sluice_error *err)
+resolve_list (const char *key, char *list, int (*uid_of) (const char *, uint32_t *),
+	      struct sluice_error *err)
 {
-	char resolved[SLUICE_LIST_SIZE] = "";
+	const size_t size = SLUICE_RULE_LIST_SIZE;
+	char resolved[SLUICE_RULE_LIST_SIZE] = "";
 	struct span rest = { list, strlen (list) };
 	size_t used = 0;
 
 	while (rest.length > 0) {
-		char name[SLUICE_LIST_SIZE] = "";
+		char name[SLUICE_RULE_LIST_SIZE] = "";
 		struct span item = take_until (&rest, ',');
 		uint32_t uid;
 		memcpy (name, item.text, item.length);
@@ -606,13 +653,11 @@ resolve_list (const char *key, char *list, size_t size,
 }
 
 static int
-resolve_rules (struct sluice_config *config, int (*uid_of) (const char *, uint32_t *),
-	       struct sluice_error *err)
+resolve_rules (const char *key, struct sluice_rule *rules, uint32_t n,
+	       int (*uid_of) (const char *, uint32_t *), struct sluice_error *err)
 {
-	for (uint32_t i = 0; i < config->mode_rule_count; i++)
-		if (resolve_list ("ModeOf", config->mode_rules[i].users,
-				  SLUICE_MODE_LIST_SIZE, uid_of, err)
-		    < 0)
+	for (uint32_t i = 0; i < n; i++)
+		if (resolve_list (key, rules[i].users, uid_of, err) < 0)
 			return -1;
 	return 0;
 }
@@ -622,12 +667,12 @@ sluice_config_resolve_users (struct sluice_config *config,
 			     int (*uid_of) (const char *name, uint32_t *uid),
 			     struct sluice_error *err)
 {
-	const size_t size = SLUICE_LIST_SIZE;
-	if (resolve_list ("ExemptUsers", config->exempt_users, size, uid_of, err) < 0
-	    || resolve_list ("OnlyUsers", config->only_users, size, uid_of, err) < 0
-	    || resolve_list ("ControlledUsers", config->controlled_users, size, uid_of, err)
-		   < 0
-	    || resolve_rules (config, uid_of, err) < 0) {
+	if (resolve_rules ("ModeOf", config->mode_rules, config->mode_rule_count, uid_of,
+			   err)
+		< 0
+	    || resolve_rules ("Controlled", config->controlled, config->controlled_count,
+			      uid_of, err)
+		   < 0) {
 		sluice_config_init (config);
 		return -1;
 	}

@@ -16,7 +16,7 @@
 
 /* The steps of trust. */
 #define SLUICE_MODES(X)                                                                    \
-	X (OFF, "off", "load nothing, record nothing")                                     \
+	X (OFF, "off", "leave alone; where no job has another mode, load nothing")         \
 	X (OBSERVE, "observe", "predict and record; touch nothing")                        \
 	X (ADVISE, "advise", "also append a note to the admin comment")                    \
 	X (ENFORCE, "enforce", "also take tokens, so that Slurm makes jobs wait")
@@ -28,12 +28,13 @@ enum {
 	SLUICE_PATH_SIZE = 256,
 	SLUICE_LIST_SIZE = 1024,	   /* a comma-separated list, with its end */
 	SLUICE_CONFIG_MAX_BYTES = 1 << 20, /* of the file */
-	SLUICE_MAX_MODE_RULES = 16,
-	SLUICE_MODE_LIST_SIZE = 256, /* a list of a rule, with its end */
+	SLUICE_MAX_RULES = 16,
+	SLUICE_RULE_LIST_SIZE = 256, /* a list of a rule, with its end */
 };
 
-/* X(Word, member, BIT, ground): what a rule of ModeOf can name of a job. Users are as in
- * the lists below; lanes are those that the job may write to, by what was decided. */
+/* X(Word, member, BIT, ground): what a rule can name of a job. Users are uids or names,
+ * which sluice_config_resolve_users turns into uids once the file is read; lanes are those
+ * that the job may write to, by what was decided. */
 #define SLUICE_MODE_SELECTORS(X)                                                           \
 	X (Users, users, USER, "its user")                                                 \
 	X (Accounts, accounts, ACCOUNT, "its account")                                     \
@@ -42,7 +43,7 @@ enum {
 	X (Lanes, lanes, LANE, "its lanes")
 
 #define SLUICE_MODE_SELECTOR_MEMBER(word, member, bit, ground)                             \
-	char member[SLUICE_MODE_LIST_SIZE];
+	char member[SLUICE_RULE_LIST_SIZE];
 #define SLUICE_ENUM_MODE_SELECTOR(word, member, bit, ground) SLUICE_MODE_SELECTOR_##bit,
 #define SLUICE_ENUM_MODE_BY(word, member, bit, ground)                                     \
 	SLUICE_MODE_BY_##bit = 1 << SLUICE_MODE_SELECTOR_##bit,
@@ -52,9 +53,10 @@ enum sluice_mode_selector {
 };
 enum sluice_mode_by { SLUICE_MODE_SELECTORS (SLUICE_ENUM_MODE_BY) };
 
-/* One line of ModeOf: a job fits that is in each of the lists; an empty one names all. */
-struct sluice_mode_rule {
-	uint32_t mode; /* enum sluice_mode; never OFF */
+/* One line of ModeOf or Controlled: a job fits that is in each of the lists; an empty one
+ * names all. */
+struct sluice_rule {
+	uint32_t mode; /* enum sluice_mode, of ModeOf */
 	uint32_t by;   /* enum sluice_mode_by: lists that are not empty */
 	SLUICE_MODE_SELECTORS (SLUICE_MODE_SELECTOR_MEMBER)
 };
@@ -73,23 +75,8 @@ struct sluice_mode_rule {
 	X (OffFile, off_file, "/run/sluice/off",                                           \
 	   "while this file exists, Sluice is switched off")
 
-/* X(Key, member, meaning): comma-separated lists; users are uids or names,
- * which sluice_config_resolve_users turns into uids once the file is read. */
+/* X(Key, member, meaning): comma-separated lists. */
 #define SLUICE_CONFIG_LISTS(X)                                                             \
-	X (ExemptUsers, exempt_users, "users whose jobs are left alone")                   \
-	X (ExemptAccounts, exempt_accounts, "accounts whose jobs are left alone")          \
-	X (ExemptPartitions, exempt_partitions, "partitions whose jobs are left alone")    \
-	X (ExemptQos, exempt_qos, "QoS whose jobs are left alone")                         \
-	X (OnlyUsers, only_users, "if given, all other users are left alone")              \
-	X (OnlyAccounts, only_accounts, "if given, all other accounts are left alone")     \
-	X (OnlyPartitions, only_partitions,                                                \
-	   "if given, all other partitions are left alone")                                \
-	X (ControlledUsers, controlled_users,                                              \
-	   "users whose jobs write only where Sluice puts them, so that one lane can do; " \
-	   "likewise each job with --io-dir")                                              \
-	X (ControlledAccounts, controlled_accounts, "accounts of which that is true")      \
-	X (ControlledPartitions, controlled_partitions,                                    \
-	   "partitions of which that is true")                                             \
 	X (DarshanLogs, darshan_logs,                                                      \
 	   "directories in which Darshan leaves its logs, for sluice-learn")               \
 	X (LaneOsts, lane_osts,                                                            \
@@ -101,10 +88,6 @@ struct sluice_mode_rule {
 
 /* X(Key, member, default, low, high, meaning): whole numbers. */
 #define SLUICE_CONFIG_NUMBERS(X)                                                           \
-	X (PollInterval, poll_ms, 500, 10, 60000,                                          \
-	   "milliseconds between polls of bundle, snapshot and this file")                 \
-	X (RingRecords, ring_records, 4096, 16, 65536,                                     \
-	   "decision records kept in slurmctld until sluiced takes them")                  \
 	X (FollowInterval, follow_ms, 1000, 100, 60000,                                    \
 	   "milliseconds between sluiced's polls of the controller")                       \
 	X (LearnInterval, learn_seconds, 60, 1, 86400,                                     \
@@ -113,31 +96,24 @@ struct sluice_mode_rule {
 	   "days after which sluice-learn forgets runs, jobs and decisions, but for the "  \
 	   "newest runs of each application; 0: never")                                    \
 	X (ReviewModels, review_models, 0, 0, 1,                                           \
-	   "1: a model that sluice-learn fitted anew is used once somebody publishes it; " \
+	   "1: a model that sluice-learn fitted anew is used once it is published; "       \
 	   "0: at once")                                                                   \
 	X (LeaseSeconds, lease_seconds, 120, 5, 3600,                                      \
 	   "seconds for which a gate stays closed without sluiced")                        \
 	X (UserBudget, user_budget, 0, 0, 1000000000,                                      \
 	   "seconds that the jobs of one user wait for I/O reasons in 24 hours, added "    \
-	   "up, "                                                                          \
-	   "at most: then they are released; 0: as many as come about")                    \
+	   "up, at most: then they are released; 0: unlimited")                            \
 	X (AccountBudget, account_budget, 0, 0, 1000000000,                                \
 	   "the same of the jobs of one account")                                          \
-	X (ReleasesPerRound, releases, 50, 1, 10000,                                       \
-	   "jobs whose tokens sluiced takes off in one poll of the controller, at most")   \
 	X (TurnsPort, turns_port, 0, 0, 65535,                                             \
 	   "TCP port on which sluice-turns listens to the agents of nodes; 0: it does "    \
 	   "not start")                                                                    \
-	X (TurnsOperations, turns_operations, 0, 0, 1000000000,                            \
-	   "operations a second that a storage target serves, for turns; 0: unknown, and " \
-	   "never full")                                                                   \
 	X (TurnsLatency, turns_latency_ms, 500, 10, 60000,                                 \
 	   "milliseconds from what happens to a burst until a verdict on it is in "        \
-	   "effect; "                                                                      \
-	   "bursts shorter than 20 times this are not held")                               \
+	   "effect; bursts shorter than 20 times this are not held")                       \
 	X (TurnsHold, turns_hold, 60, 1, 86400,                                            \
 	   "seconds for which a burst is held at a stretch; then it writes for a moment, " \
-	   "so that those who watch a program see progress")                               \
+	   "so that a program that is watched shows progress")                             \
 	X (AdminComment, admin_comment, 0, 0, 1,                                           \
 	   "1: from advise on, note decisions in empty admin comments of jobs; not where " \
 	   "other tools use these")                                                        \
@@ -153,8 +129,9 @@ struct sluice_config {
 	uint32_t mode;	/* enum sluice_mode */
 	uint32_t turns; /* enum sluice_turns_scope, as it was given */
 	uint32_t mode_rule_count;
-	uint32_t reserved;
-	struct sluice_mode_rule mode_rules[SLUICE_MAX_MODE_RULES];
+	uint32_t controlled_count;
+	struct sluice_rule mode_rules[SLUICE_MAX_RULES];
+	struct sluice_rule controlled[SLUICE_MAX_RULES];
 	SLUICE_CONFIG_NUMBERS (SLUICE_CONFIG_NUMBER_MEMBER)
 	uint32_t include_kinds; /* enum sluice_include: `include`, parsed */
 	SLUICE_CONFIG_PATHS (SLUICE_CONFIG_PATH_MEMBER)
@@ -179,7 +156,7 @@ void sluice_config_init (struct sluice_config *config); /* the defaults */
 int sluice_config_parse (const char *name, const char *text, size_t size,
 			 struct sluice_config *config, struct sluice_error *err);
 
-/* Replace the names in the lists of users by uids, so that a decision compares
+/* Replace the names of users in the rules by uids, so that a decision compares
  * numbers. uid_of looks one up: 0, or -1 when there is no such user. The core
  * cannot, and looking up names may hang: never under slurmctld's locks. On an
  * error config holds the defaults and err names key, user and remedy. */

@@ -29,6 +29,8 @@ enum {
 	SLUICE_CONTROL_START = 10,	/* s in which Slurm starts a job that can start */
 	SLUICE_CONTROL_RETRY = 60,	/* s between attempts at a release, at most */
 	SLUICE_CONTROL_HOURS = 24,	/* for which waits count in the budgets */
+	/* Releases that one poll commands: each is a request that slurmctld writes down. */
+	SLUICE_CONTROL_RELEASES = 50,
 };
 
 enum sluice_control_state {

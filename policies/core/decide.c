@@ -524,7 +524,7 @@ meet_singly (const struct sluice_workspace *workspace, struct ends *ends,
 	     struct sluice_decision *out)
 {
 	const struct sluice_situation *s = workspace->situation;
-	double harmless = s->policy->harmless_slowdown;
+	const double harmless = sluice_harmless_slowdown;
 
 	for (uint32_t i = 0; i < s->member_count; i++) {
 		if (s->members[i].job_id == 0 || remaining_of (s, i, workspace->now) <= 0.0)
@@ -543,7 +543,7 @@ static void
 replace_others (const struct sluice_workspace *workspace,
 		const struct sluice_alternative *now, struct sluice_alternative *later)
 {
-	double replaced = workspace->situation->policy->replacement;
+	const double replaced = 0.8; /* as replays of busy sites show: replays.md */
 	later->own += replaced * larger (0.0, now->own - later->own);
 	later->caused += replaced * larger (0.0, now->caused - later->caused);
 	add_up (workspace->situation->policy, &workspace->job, later);
@@ -578,7 +578,7 @@ is_harmless (const struct sluice_workspace *workspace,
 {
 	const struct sluice_situation *s = workspace->situation;
 	const struct tally *t = &workspace->tally; /* of sharing */
-	double harmless = s->policy->harmless_slowdown;
+	const double harmless = sluice_harmless_slowdown;
 	if (sharing->slowdown > harmless)
 		return 0;
 	for (uint32_t i = 0; i < s->member_count; i++) {
@@ -600,14 +600,6 @@ is_for_speed (const struct sluice_situation *s, const struct sluice_alternative 
 	       && sharing->confined - lane->confined > (sharing->cost - lane->cost) / 2.0;
 }
 
-static int
-saves_enough (const struct sluice_policy *policy, const struct sluice_alternative *than,
-	      const struct sluice_alternative *one)
-{
-	double saving = than->cost - one->cost;
-	return saving > policy->margin * than->cost && saving >= policy->min_saving;
-}
-
 /* Share in turns, where that is possible and saves enough. */
 static int
 choose_turns (const struct sluice_policy *policy, uint32_t shared,
@@ -615,8 +607,9 @@ choose_turns (const struct sluice_policy *policy, uint32_t shared,
 {
 	const struct sluice_alternative *plain = &out->alternatives[0];
 	const struct sluice_alternative *turns = &out->alternatives[shared];
-	int do_pay = turns->action == SLUICE_ACTION_TURNS
-		     && (turns == plain || saves_enough (policy, plain, turns));
+	int do_pay
+	    = turns->action == SLUICE_ACTION_TURNS
+	      && (turns == plain || sluice_saves_enough (policy, plain->cost, turns->cost));
 	out->chosen = do_pay ? shared : 0;
 	return do_pay;
 }
@@ -634,7 +627,7 @@ weigh (const struct sluice_situation *s, uint32_t shared, struct sluice_decision
 	if (best == shared)
 		return is_in_turns ? SLUICE_REASON_TURNS_PAY
 				   : SLUICE_REASON_SHARING_CHEAPEST;
-	if (!saves_enough (s->policy, sharing, &out->alternatives[best]))
+	if (!sluice_saves_enough (s->policy, sharing->cost, out->alternatives[best].cost))
 		return is_in_turns ? SLUICE_REASON_TURNS_PAY : SLUICE_REASON_MARGIN;
 	out->chosen = best;
 	if (out->alternatives[best].action == SLUICE_ACTION_DELAY)
@@ -1041,9 +1034,8 @@ sluice_decide (struct sluice_workspace *workspace, const struct sluice_situation
 	memset (out, 0, sizeof *out);
 	sluice_profile_init (&out->prediction.profile);
 
-	out->reason = config->mode == SLUICE_MODE_OFF
-			  ? SLUICE_REASON_SWITCHED_OFF
-			  : sluice_scope (config, snapshot, submission);
+	out->reason = sluice_scope (config, situation ? situation->policy : &config->policy,
+				    snapshot, submission);
 	if (out->reason == SLUICE_REASON_NONE && !situation)
 		out->reason = SLUICE_REASON_NO_BUNDLE;
 	if (out->reason != SLUICE_REASON_NONE)

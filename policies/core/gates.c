@@ -306,7 +306,7 @@ sluice_gates_keep (const struct sluice_member *members, uint32_t n_running,
 		.lane.n_background = n_background,
 		.lane.model = model,
 		.lane.tolerance = policy->tolerance,
-		.lane.z = sluice_normal_quantile (policy->quantile),
+		.lane.z = sluice_normal_quantile (sluice_quantile),
 		.room = SLUICE_MAX_SET + 1,
 		.limit = limit,
 	};

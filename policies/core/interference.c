@@ -765,7 +765,7 @@ sluice_class_of (const struct sluice_profile *p, const struct sluice_policy *pol
 		return SLUICE_CLASS_NONE;
 
 	int writes_little
-	    = is_known (p->write_bytes) && p->write_bytes < policy->min_write_bytes;
+	    = is_known (p->write_bytes) && p->write_bytes < sluice_few_bytes (policy);
 	if (p->pattern == SLUICE_PATTERN_METADATA
 	    || (writes_little && metadata_share (p, policy) >= metadata_heavy))
 		return SLUICE_CLASS_META;

@@ -3,6 +3,9 @@
 #include <math.h>
 #include <string.h>
 
+const double sluice_quantile = 0.9;
+const double sluice_harmless_slowdown = 1.05;
+
 void
 sluice_policy_init (struct sluice_policy *policy)
 {
@@ -38,6 +41,9 @@ check_lane (const struct sluice_policy *policy, uint32_t i, struct sluice_error 
 	if (!isfinite (lane->bandwidth) || lane->bandwidth < 0.0)
 		return sluice_fail (err, "lane %s has bandwidth %g", lane->name,
 				    lane->bandwidth);
+	if (!isfinite (lane->operations) || lane->operations < 0.0)
+		return sluice_fail (err, "lane %s has %g operations", lane->name,
+				    lane->operations);
 	for (uint32_t other = 0; other < i; other++)
 		if (strcmp (lane->name, policy->lanes[other].name) == 0)
 			return sluice_fail (err, "lane %s is there twice", lane->name);
@@ -60,6 +66,25 @@ sluice_policy_check (const struct sluice_policy *policy, struct sluice_error *er
 		if (check_lane (policy, i, err) < 0)
 			return -1;
 	return 0;
+}
+
+int
+sluice_saves_enough (const struct sluice_policy *policy, double cost, double cheaper)
+{
+	/* Less than a tenth of a cost is within the error of its prediction. */
+	const double margin = 0.1;
+	double saving = cost - cheaper;
+	return saving > margin * cost && saving >= policy->min_saving;
+}
+
+double
+sluice_few_bytes (const struct sluice_policy *policy)
+{
+	/* A target takes 100 MiB in a fraction of a second, or a cache takes them. Where
+	 * smaller savings count than by default, so do smaller jobs. */
+	const double most = 104857600.0, default_saving = 60.0;
+	double part = policy->min_saving / default_saving;
+	return part < 1.0 ? part * most : most;
 }
 
 uint32_t

@@ -59,34 +59,27 @@ is_user_listed (const char *list, uint32_t uid)
 	return 0;
 }
 
-/* A job may ask for several partitions and start in any of them: one that is
- * exempt is enough to leave it alone. */
-static uint32_t
-partition_scope (const struct sluice_config *config, const struct sluice_snapshot *snapshot,
-		 const char *partitions)
+/* Whether the job, or one of the partitions that it may start in, preempts others. */
+static int
+may_preempt (const struct sluice_snapshot *snapshot, const struct sluice_submission *s)
 {
+	const char *rest = s->partition;
 	char name[SLUICE_NAME_SIZE];
-	if (!partitions[0])
-		return config->only_partitions[0] ? SLUICE_REASON_OUT_OF_SCOPE
-						  : SLUICE_REASON_NONE;
-	while (*partitions) {
-		partitions = next_item (partitions, name);
+
+	if (!snapshot)
+		return 0;
+	if (s->qos[0] && sluice_snapshot_preempts (snapshot, s->qos))
+		return 1;
+	while (*rest) {
+		rest = next_item (rest, name);
 		const struct sluice_partition *p
-		    = snapshot && name[0] ? sluice_snapshot_partition (snapshot, name)
-					  : NULL;
-		if (is_listed (config->exempt_partitions, name))
-			return SLUICE_REASON_EXEMPT_PARTITION;
-		if (config->only_partitions[0]
-		    && !is_listed (config->only_partitions, name))
-			return SLUICE_REASON_OUT_OF_SCOPE;
-		if (p && is_listed (config->exempt_qos, p->qos))
-			return SLUICE_REASON_EXEMPT_QOS;
-		if (p && !(config->include_kinds & SLUICE_INCLUDE_PREEMPT)
+		    = name[0] ? sluice_snapshot_partition (snapshot, name) : NULL;
+		if (p
 		    && (p->flags & SLUICE_PARTITION_PREEMPTS
 			|| sluice_snapshot_preempts (snapshot, p->qos)))
-			return SLUICE_REASON_EXEMPT_PREEMPT;
+			return 1;
 	}
-	return SLUICE_REASON_NONE;
+	return 0;
 }
 
 /* Kinds of job that are exempt unless the site includes them. */
@@ -115,31 +108,24 @@ kind_scope (uint32_t included, const struct sluice_submission *s)
 }
 
 uint32_t
-sluice_scope (const struct sluice_config *config, const struct sluice_snapshot *snapshot,
+sluice_scope (const struct sluice_config *config, const struct sluice_policy *policy,
+	      const struct sluice_snapshot *snapshot,
 	      const struct sluice_submission *submission)
 {
+	struct sluice_job_mode mode;
+
 	if (submission->flags & SLUICE_SUBMIT_OPT_OUT)
 		return SLUICE_REASON_OPTED_OUT;
 	if (submission->flags & SLUICE_SUBMIT_HET_LATER)
 		return SLUICE_REASON_HET_COMPONENT;
-	if (is_user_listed (config->exempt_users, submission->uid))
-		return SLUICE_REASON_EXEMPT_USER;
-	if (is_listed (config->exempt_accounts, submission->account))
-		return SLUICE_REASON_EXEMPT_ACCOUNT;
-	if (is_listed (config->exempt_qos, submission->qos))
-		return SLUICE_REASON_EXEMPT_QOS;
-	if (snapshot && submission->qos[0]
-	    && sluice_snapshot_preempts (snapshot, submission->qos)
-	    && !(config->include_kinds & SLUICE_INCLUDE_PREEMPT))
+	sluice_mode_of (config, policy, submission, 0, &mode);
+	if (mode.mode == SLUICE_MODE_OFF)
+		return SLUICE_REASON_MODE_OFF;
+	if (!(config->include_kinds & SLUICE_INCLUDE_PREEMPT)
+	    && may_preempt (snapshot, submission))
 		return SLUICE_REASON_EXEMPT_PREEMPT;
-	if ((config->only_users[0] && !is_user_listed (config->only_users, submission->uid))
-	    || (config->only_accounts[0]
-		&& !is_listed (config->only_accounts, submission->account)))
-		return SLUICE_REASON_OUT_OF_SCOPE;
 
-	uint32_t reason = partition_scope (config, snapshot, submission->partition);
-	if (reason == SLUICE_REASON_NONE)
-		reason = kind_scope (config->include_kinds, submission);
+	uint32_t reason = kind_scope (config->include_kinds, submission);
 	if (reason == SLUICE_REASON_NONE && submission->flags & SLUICE_SUBMIT_OR_LICENSES)
 		reason = SLUICE_REASON_EXEMPT_LICENSES;
 	return reason;
@@ -148,36 +134,12 @@ sluice_scope (const struct sluice_config *config, const struct sluice_snapshot *
 int
 sluice_is_left_alone (uint32_t reason)
 {
-	return reason >= SLUICE_REASON_EXEMPT_USER && reason <= SLUICE_REASON_OUT_OF_SCOPE
+	return reason >= SLUICE_REASON_MODE_OFF && reason <= SLUICE_REASON_OPTED_OUT
 	       && reason != SLUICE_REASON_EXEMPT_LICENSES; /* of tokens alone */
 }
 
 static int
-are_all_listed (const char *list, const char *words)
-{
-	char word[SLUICE_NAME_SIZE];
-	if (!words[0])
-		return 0;
-	while (*words) {
-		words = next_item (words, word);
-		if (!is_listed (list, word))
-			return 0;
-	}
-	return 1;
-}
-
-int
-sluice_is_controlled (const struct sluice_config *config,
-		      const struct sluice_submission *submission)
-{
-	return submission->flags & SLUICE_SUBMIT_IO_DIR
-	       || is_user_listed (config->controlled_users, submission->uid)
-	       || is_listed (config->controlled_accounts, submission->account)
-	       || are_all_listed (config->controlled_partitions, submission->partition);
-}
-
-static int
-fits (const struct sluice_mode_rule *rule, const struct sluice_submission *submission,
+fits (const struct sluice_rule *rule, const struct sluice_submission *submission,
       const char *partition, const char *lane)
 {
 	return (!rule->users[0] || is_user_listed (rule->users, submission->uid))
@@ -187,6 +149,34 @@ fits (const struct sluice_mode_rule *rule, const struct sluice_submission *submi
 	       && (!rule->lanes[0] || is_listed (rule->lanes, lane));
 }
 
+static int
+is_controlled_in (const struct sluice_config *config,
+		  const struct sluice_submission *submission, const char *partition)
+{
+	for (uint32_t i = 0; i < config->controlled_count; i++)
+		if (fits (&config->controlled[i], submission, partition, ""))
+			return 1;
+	return 0;
+}
+
+/* In each of the partitions that it may start in. */
+int
+sluice_is_controlled (const struct sluice_config *config,
+		      const struct sluice_submission *submission)
+{
+	const char *rest = submission->partition;
+	char partition[SLUICE_NAME_SIZE];
+
+	if (submission->flags & SLUICE_SUBMIT_IO_DIR)
+		return 1;
+	do {
+		rest = next_item (rest, partition);
+		if (!is_controlled_in (config, submission, partition))
+			return 0;
+	} while (*rest);
+	return 1;
+}
+
 static void
 mode_by_rules (const struct sluice_config *config,
 	       const struct sluice_submission *submission, const char *partition,
@@ -194,7 +184,7 @@ mode_by_rules (const struct sluice_config *config,
 {
 	*out = (struct sluice_job_mode){ .mode = config->mode };
 	for (uint32_t i = 0; i < config->mode_rule_count; i++) {
-		const struct sluice_mode_rule *rule = &config->mode_rules[i];
+		const struct sluice_rule *rule = &config->mode_rules[i];
 		if ((out->rule == 0 || rule->mode < out->mode)
 		    && fits (rule, submission, partition, lane))
 			*out = (struct sluice_job_mode){ .mode = rule->mode,
@@ -232,7 +222,7 @@ sluice_mode_of (const struct sluice_config *config, const struct sluice_policy *
 	struct sluice_job_mode one;
 
 	*out = (struct sluice_job_mode){ .mode = config->mode };
-	if (config->mode == SLUICE_MODE_OFF || config->mode_rule_count == 0)
+	if (config->mode_rule_count == 0)
 		return;
 	for (uint32_t lane = 0; lane < sluice_lane_count (policy); lane++) {
 		if (lane_mask && !(lane_mask >> lane & 1))
@@ -248,8 +238,6 @@ uint32_t
 sluice_furthest_mode (const struct sluice_config *config)
 {
 	uint32_t furthest = config->mode;
-	if (furthest == SLUICE_MODE_OFF)
-		return furthest;
 	for (uint32_t i = 0; i < config->mode_rule_count; i++)
 		if (config->mode_rules[i].mode > furthest)
 			furthest = config->mode_rules[i].mode;

@@ -17,13 +17,15 @@ void sluice_submission_complete (struct sluice_submission *submission,
 				 const struct sluice_snapshot *snapshot);
 
 /* Why Sluice keeps its hands off this job, or SLUICE_REASON_NONE, by the completed
- * submission. snapshot may be NULL: defaults that nobody published count as unknown. */
+ * submission. snapshot may be NULL: defaults that nobody published count as unknown.
+ * policy names the lanes. */
 uint32_t sluice_scope (const struct sluice_config *config,
+		       const struct sluice_policy *policy,
 		       const struct sluice_snapshot *snapshot,
 		       const struct sluice_submission *submission);
 
-/* Whether a decision for this reason leaves a job alone that the site exempts, or whose
- * user opted out. */
+/* Whether a decision for this reason leaves a job alone: the site does, or its user opted
+ * out. */
 int sluice_is_left_alone (uint32_t reason);
 
 /* Whether the job writes only where Sluice puts it, as its user (--io-dir) or

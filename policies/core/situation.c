@@ -271,7 +271,7 @@ sluice_corunner_set_create (const struct sluice_bundle *bundle)
 		return NULL;
 	const struct sluice_policy *policy = sluice_bundle_policy (bundle);
 	set->bundle = bundle;
-	set->z = sluice_normal_quantile (policy->quantile);
+	set->z = sluice_normal_quantile (sluice_quantile);
 	set->all = (1u << sluice_lane_count (policy)) - 1;
 	for (uint32_t l = 0; l < SLUICE_MAX_LANES; l++)
 		set->speeds[l] = 1.0;

@@ -33,8 +33,7 @@ sluice_tokens_of (const struct sluice_policy *policy,
 static int
 is_held_out (const struct sluice_policy *policy, uint32_t lot)
 {
-	uint64_t drawn
-	    = sluice_hash_bytes (&lot, sizeof lot, (uint64_t)policy->holdout_seed);
+	uint64_t drawn = sluice_hash_bytes (&lot, sizeof lot, 0);
 	return (double)(drawn >> 11) * 0x1p-53 < policy->holdout;
 }
 
@@ -137,8 +136,8 @@ sluice_tokens_exchange (const struct sluice_policy *policy,
 		if (i + 1 < decision->alternative_count
 		    && a[1].action == SLUICE_ACTION_TURNS)
 			continue; /* where turns are on, sharing is in turns */
-		double saving = a->cost - decision->alternatives[decision->chosen].cost;
-		return saving >= policy->min_saving && saving > policy->margin * a->cost;
+		return sluice_saves_enough (policy, a->cost,
+					    decision->alternatives[decision->chosen].cost);
 	}
 	return 1; /* nobody is there for whose sake it would have to keep to its lanes */
 }

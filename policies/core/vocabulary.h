@@ -51,10 +51,7 @@
 	X (STALE_SNAPSHOT, "stale_snapshot",                                               \
 	   "the cluster snapshot is too old to be believed")                               \
 	X (SWITCHED_OFF, "switched_off", "Sluice is switched off")                         \
-	X (EXEMPT_USER, "exempt_user", "the site exempts this user")                       \
-	X (EXEMPT_ACCOUNT, "exempt_account", "the site exempts this account")              \
-	X (EXEMPT_PARTITION, "exempt_partition", "the site exempts this partition")        \
-	X (EXEMPT_QOS, "exempt_qos", "the site exempts this QoS")                          \
+	X (MODE_OFF, "mode_off", "the site's mode for this job is off")                    \
 	X (EXEMPT_RESERVATION, "exempt_reservation", "the job runs in a reservation")      \
 	X (EXEMPT_DEADLINE, "exempt_deadline",                                             \
 	   "the job has a deadline or a begin time of its own")                            \
@@ -65,8 +62,6 @@
 	X (EXEMPT_LICENSES, "exempt_licenses",                                             \
 	   "its own licence request cannot be combined with a token")                      \
 	X (OPTED_OUT, "opted_out", "the user opted out")                                   \
-	X (OUT_OF_SCOPE, "out_of_scope",                                                   \
-	   "the site limits Sluice to other users, accounts or partitions")                \
 	X (HET_COMPONENT, "het_component",                                                 \
 	   "a heterogeneous job is decided on its first component")                        \
 	X (UNKNOWN_JOB, "unknown_job", "no earlier run resembles it closely enough")       \

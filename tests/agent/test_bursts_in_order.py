@@ -104,7 +104,7 @@ def test_a_pause_within_a_burst_is_free_for_others(contended):
 
 def test_flushes_are_operations_of_the_target(cluster):
     """Jobs that write nothing new and flush all the time fill a target of few operations."""
-    cluster.configure(TurnsOperations=10)
+    cluster.configure(operations=10)
     cluster.start_turns()
     agent = cluster.agent()
     pages = [cluster.page(agent, job_id, nodes=job_id) for job_id in (1, 2)]
@@ -122,7 +122,7 @@ def test_flushes_are_operations_of_the_target(cluster):
 
 def test_small_writes_that_caches_join_are_no_operations_of_the_target(cluster):
     """As tar's and those of stdio; nobody is held for them until they are flushed."""
-    cluster.configure(TurnsOperations=10, TurnsLatency=100)
+    cluster.configure(operations=10, TurnsLatency=100)
     cluster.start_turns()
     agent = cluster.agent()
     pages = [cluster.page(agent, job_id, nodes=job_id) for job_id in (1, 2)]

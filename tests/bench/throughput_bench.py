@@ -127,7 +127,7 @@ def main() -> int:
             job_names=[f"{name}1" for name in APPLICATIONS],
         )
         install(files.bundle, bundle)
-        files.configure(Mode="advise", PollInterval=500)
+        files.configure(Mode="advise")
         for session in range(1, SESSIONS + 1):
             print(f"session {session} of {SESSIONS}")
             measure(place, files, client, pairs)

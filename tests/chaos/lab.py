@@ -47,7 +47,7 @@ SAVE_SECONDS = 6.0
 """Slurm saves its state every five seconds: what is younger is lost when slurmctld is killed."""
 PATIENCE = 60.0
 
-WAIT_PRICE = 0.05
+WAIT_PRICE = 0.01
 EXEMPT = "games"
 
 
@@ -175,17 +175,16 @@ class ChaosLab(UpAndDown):
             **{
                 "Mode": "enforce",
                 "FollowInterval": 300,
-                "PollInterval": 100,
                 "LeaseSeconds": int(LIMITS.lease),
                 "History": str(self.sluiced.history),
-                "ExemptUsers": EXEMPT,
+                "ModeOf": f"off Users={EXEMPT}",
             }
             | settings
         )
 
     def publish(self, lanes: str = "", *, price: float = WAIT_PRICE) -> None:
         kinds = {name: profile | SECONDS for name, profile in KINDS.items()}
-        numbers = {"WaitPrice": price, "Margin": 0, "MinSaving": 0, "Replacement": 0}
+        numbers = {"WaitPrice": price, "MinSaving": 0}
         policy = "".join(f"{name}={value}\n" for name, value in numbers.items())
         policy += f"MaxDelay={LIMITS.max_delay:g}\n"
         content = made_model.bundle_of_names(kinds, policy + lanes, created=int(self.now()))

@@ -320,7 +320,7 @@ def test_config_show_prints_every_key_with_its_value(conf, tmp_path):
     assert shown["Lane"][0]["bandwidth"] == 1024.0
     table = run("config", "show", "--config", conf).output
     assert "sl0 Targets=4 Bandwidth=1024" in table
-    assert re.search(r"^PollInterval +500$", table, re.MULTILINE)
+    assert re.search(r"^FollowInterval +1000$", table, re.MULTILINE)
 
 
 def test_config_explain_takes_keys_in_any_case_and_refuses_others():

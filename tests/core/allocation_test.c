@@ -79,7 +79,10 @@ test_decisions_take_no_memory (const struct sluice_situation *situation)
 
 	CHECK (workspace != NULL);
 	sluice_config_init (&config);
-	sluice_copy_text (config.exempt_accounts, sizeof config.exempt_accounts, "a,b");
+	config.mode_rule_count = 1;
+	config.mode_rules[0] = (struct sluice_rule){ .by = SLUICE_MODE_BY_ACCOUNT };
+	sluice_copy_text (config.mode_rules[0].accounts,
+			  sizeof config.mode_rules[0].accounts, "a,b");
 	unsigned long before = calls;
 	for (int round = 0; round < 100; round++)
 		for (int i = 0; i < JOBS; i++) {

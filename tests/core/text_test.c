@@ -272,19 +272,19 @@ test_user_names_become_uids_or_the_defaults_come_back (void)
 {
 	static struct sluice_config config;
 	struct sluice_error err;
-	char text[SLUICE_LIST_SIZE + 32] = "ExemptUsers=12,x";
+	char text[SLUICE_RULE_LIST_SIZE + 64] = "ModeOf=off Users=12,x";
 
 	CHECK (sluice_config_parse ("c", text, strlen (text), &config, &err) == 0);
 	CHECK (sluice_config_resolve_users (&config, long_uid, &err) == 0);
-	CHECK (strcmp (config.exempt_users, "12,4000000000") == 0);
+	CHECK (strcmp (config.mode_rules[0].users, "12,4000000000") == 0);
 
 	/* short names that are longer as uids */
-	strcpy (text, "Mode=off\nExemptUsers=x");
-	for (int i = 0; i < 100; i++)
+	strcpy (text, "Mode=off\nControlled=Users=x");
+	for (int i = 0; i < 30; i++)
 		strcat (text, ",x");
 	CHECK (sluice_config_parse ("c", text, strlen (text), &config, &err) == 0);
 	CHECK (sluice_config_resolve_users (&config, long_uid, &err) == -1);
-	CHECK (strstr (err.text, "ExemptUsers is longer than 1023 bytes; shorten it"));
+	CHECK (strstr (err.text, "Controlled is longer than 255 bytes; shorten it"));
 	CHECK (config.mode == SLUICE_MODE_OBSERVE);
 }
 
@@ -304,7 +304,7 @@ static void
 test_no_configuration_confuses_the_parser (void)
 {
 	static const char good[] = "Mode=advise # x\nLane=sl0 Targets=4 Bandwidth=20G\n"
-				   "ExemptUsers=a, b\nInclude=cron\nTolerance=1.5\n";
+				   "ModeOf=off Users=a,b\nInclude=cron\nTolerance=1.5\n";
 	static struct sluice_config config;
 	struct sluice_error err;
 

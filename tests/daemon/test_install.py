@@ -278,7 +278,7 @@ import numpy as np
 from sluice.interference import site_model
 from sluice.patterns.fit import fit_classifier
 from sluice.policies import core
-core.parse_config("made", b"ExemptUsers=root")
+core.parse_config("made", b"ModeOf=off Users=root")
 rows = np.arange(200, dtype=np.float32).reshape(100, 2)
 weights = np.ones(100)
 with site_model.threadpool_limits(1):

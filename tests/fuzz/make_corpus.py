@@ -20,7 +20,7 @@ CONFIGS = {
     "site": (
         "Mode=advise\n# a comment\nBundle=/var/lib/sluice/model.bundle\n"
         "Lane=sl0 Targets=8 Bandwidth=20G\nLane=sl1 Targets=8 Bandwidth=20G\n"
-        "MinConfidence=0.7\nExemptUsers=0,1000\nInclude=reservation,cron\nPollInterval=100\n"
+        "MinConfidence=0.7\nModeOf=off Users=0,1000\nInclude=reservation,cron\nFollowInterval=100\n"
     ),
     "unknown-key": "Mod=observe\n",
     "twice": "Mode=observe\nMode=advise\n",

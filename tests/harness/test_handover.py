@@ -10,7 +10,7 @@ from pathlib import Path
 
 import made_model
 import pytest
-from plugin_harness import Harness, PluginFiles, ask, build, drain, install
+from plugin_harness import RING_RECORDS, Harness, PluginFiles, ask, build, drain, install
 from test_sanitizers import fixed_addresses
 
 from sluice.policies.record import Record
@@ -30,7 +30,7 @@ def files(tmp_path: Path) -> PluginFiles:
     files = PluginFiles(tmp_path)
     install(files.bundle, made_model.bundle())
     install(files.snapshot, made_model.snapshot())
-    files.configure(RingRecords=64)
+    files.configure()
     return files
 
 
@@ -67,6 +67,14 @@ def wait_until_saved(files: PluginFiles) -> Path:
     seen = files.wait_for(lambda seen: seen["spool"]["path"] and not seen["spool"]["error"])
     time.sleep(0.5)  # it is looked after every 20 ms, and nothing tells when
     return Path(seen["spool"]["path"])
+
+
+def wait_until_full(spool: Path) -> None:
+    """Wait until the file has stopped growing."""
+    before = -1
+    while (size := spool.stat().st_size) != before:
+        before = size
+        time.sleep(0.5)
 
 
 def drained(files: PluginFiles) -> list[tuple[str, int]]:
@@ -251,20 +259,21 @@ def test_records_go_on_through_several_controllers(built: Path, files: PluginFil
 
 def test_what_does_not_fit_or_is_damaged_counts_as_lost(built: Path, files: PluginFiles) -> None:
     with started(built, files) as harness:
-        old = submit(harness, 70)
+        old = submit(harness, 1)
+        harness.repeat(threads=1, count=RING_RECORDS + 5)
         spool = wait_until_saved(files)
+        wait_until_full(spool)
         assert files.stats()["ring"]["dropped"] == 6
         harness.kill()
-    size = (spool.stat().st_size - HEADS) // 64
+    size = (spool.stat().st_size - HEADS) // RING_RECORDS
     with spool.open("r+b") as damaged:
         damaged.seek(HEADS + 7 * size + SLOT_HEAD + 100)
         damaged.write(b"damage")
-    files.configure(RingRecords=60)
     with started(built, files):
         boot_of(files, but=old)
-        seen = files.wait_for(lambda seen: seen["ring"]["used"] == 60)
-        assert (seen["ring"]["dropped"], seen["ring"]["lost"]) == (6, 4)
-        assert drained(files) == numbered(old, *(n for n in range(1, 62) if n != 8))
+        seen = files.wait_for(lambda seen: seen["ring"]["used"] == RING_RECORDS - 1)
+        assert (seen["ring"]["dropped"], seen["ring"]["lost"]) == (6, 1)
+        assert drained(files) == numbered(old, *range(1, 8), *range(9, RING_RECORDS + 1))
 
 
 def test_a_file_without_a_whole_head_is_tidied_up(built: Path, files: PluginFiles) -> None:
@@ -327,7 +336,7 @@ def test_the_file_moves_with_the_socket(files: PluginFiles, first: Harness) -> N
     submit(first, 2)
     [old] = spools(files)
     files.socket = files.directory / "elsewhere.sock"
-    files.configure(RingRecords=64, Socket=str(files.socket))
+    files.configure(Socket=str(files.socket))
     files.wait_for(lambda seen: "elsewhere" in seen["spool"]["path"])
     assert not old.exists()
     assert len(drained(files)) == 2
@@ -342,7 +351,7 @@ def disk(files: PluginFiles) -> Iterator[Path]:
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=160k", "tmpfs", small], check=True)
     files.socket = small / "plugin.sock"
-    files.configure(RingRecords=64, Socket=str(files.socket))
+    files.configure(Socket=str(files.socket))
     yield small
     subprocess.run(["umount", "--lazy", small], check=True)
 

@@ -24,8 +24,8 @@ from sluice.sim.trace.repairs import make_replayable
 
 CONF = """\
 MinConfidence=0.4
-ExemptAccounts=project3
-OnlyPartitions=main
+ModeOf=off Accounts=project3
+ModeOf=off Partitions=debug
 Include=salloc,cron
 UserHints=1
 Lane=sl0 Targets=4 Bandwidth=1G
@@ -64,7 +64,7 @@ def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]
     files = harness.files
     install(files.bundle, made_model.bundle(trees=40, jobs=2000, applications=150))
     install(files.snapshot, made_model.snapshot(corunners=12))
-    files.configure(Mode=request.param, RingRecords=4096)
+    files.configure(Mode=request.param)
     install(files.config, files.config.read_bytes() + CONF.encode())
     with harness:
         files.wait_until_loaded("config", "bundle", "snapshot")

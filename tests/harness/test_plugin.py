@@ -12,7 +12,17 @@ from pathlib import Path
 
 import made_model
 import pytest
-from plugin_harness import Change, Harness, Outcome, PluginFiles, ask, build, drain, install
+from plugin_harness import (
+    RING_RECORDS,
+    Change,
+    Harness,
+    Outcome,
+    PluginFiles,
+    ask,
+    build,
+    drain,
+    install,
+)
 
 from sluice.policies import core
 from sluice.policies.container import write_atomically
@@ -83,7 +93,7 @@ def place() -> Iterator[Path]:
 def harness(built: Path, place: Path, bundle: bytes) -> Iterator[Harness]:
     """In observe, with everything loaded."""
     harness = Harness(built, place)
-    start_files(harness.files, bundle, RingRecords=64)
+    start_files(harness.files, bundle)
     with harness:
         harness.files.wait_until_loaded("bundle", "snapshot")
         yield harness
@@ -170,8 +180,8 @@ def test_exempt_jobs_get_no_note_but_a_record(harness: Harness, kind: str) -> No
         ({"TurnsPort": 6822, "Turns": "off"}, {"io_turns": "(null)"}, "no"),
         ({"TurnsPort": 6822, "Turns": "all"}, {}, "yes"),
         ({"TurnsPort": 6822, "Turns": "all"}, {"io_turns": "no"}, None),
-        ({"TurnsPort": 6822, "Turns": "all", "ExemptUsers": 1000}, {}, "no"),
-        ({"TurnsPort": 6822, "ExemptUsers": 1000}, {"io_turns": "(null)"}, "no"),
+        ({"TurnsPort": 6822, "Turns": "all", "ModeOf": "off Users=1000"}, {}, "no"),
+        ({"TurnsPort": 6822, "ModeOf": "off Users=1000"}, {"io_turns": "(null)"}, "no"),
     ],
 )
 @pytest.mark.parametrize("admin_comment", [0, 1])
@@ -238,7 +248,7 @@ def test_the_last_answer_is_given_again_only_while_nothing_has_changed(harness: 
 
 
 def test_the_off_file_stops_everything_within_a_second(harness: Harness) -> None:
-    harness.files.configure(Mode="advise", PollInterval=60_000)
+    harness.files.configure(Mode="advise")
     harness.files.wait_for(lambda seen: seen["mode"] == "advise")
     harness.files.off_file.touch()
     harness.files.wait_for(lambda seen: seen["mode"] == "off", timeout=1.5)
@@ -253,7 +263,7 @@ def test_the_off_file_stops_everything_within_a_second(harness: Harness) -> None
 
 
 def test_a_configuration_that_goes_missing_or_wrong_means_off(harness: Harness) -> None:
-    install(harness.files.config, b"Mode=advise\nPollInterval=abc\n")
+    install(harness.files.config, b"Mode=advise\nFollowInterval=abc\n")
     seen = harness.files.wait_for(lambda seen: seen["mode"] == "off")
     assert "sluice.conf:2" in seen["config"]["error"]
     harness.files.configure()
@@ -295,13 +305,16 @@ def number_of(record: bytes) -> int:
 
 
 def test_a_full_ring_drops_new_records_and_counts_them(harness: Harness) -> None:
-    for _ in range(70):
-        submit_known(harness)
-    ring = harness.files.stats()["ring"]
-    assert (ring["size"], ring["used"], ring["dropped"], ring["last"]) == (64, 64, 6, 70)
-    assert [number_of(record) for record in drain(harness.files.socket)] == [*range(1, 65)]
     submit_known(harness)
-    assert [number_of(record) for record in drain(harness.files.socket)] == [71]
+    harness.repeat(threads=1, count=RING_RECORDS + 5)
+    ring = harness.files.stats()["ring"]
+    assert (ring["size"], ring["used"]) == (RING_RECORDS, RING_RECORDS)
+    assert (ring["dropped"], ring["last"]) == (6, RING_RECORDS + 6)
+    waiting = [number_of(record) for record in drain(harness.files.socket)]
+    assert waiting == [*range(1, RING_RECORDS + 1)]
+    submit_known(harness)
+    [record] = drain(harness.files.socket)
+    assert number_of(record) == RING_RECORDS + 7
 
 
 def test_records_wait_until_they_are_acknowledged_for_this_boot(harness: Harness) -> None:

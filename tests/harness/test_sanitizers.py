@@ -39,7 +39,7 @@ def change_files(files: PluginFiles, stop: threading.Event) -> None:
         lambda: os.truncate(files.snapshot, rng.randrange(1000)),
         lambda: files.configure(Mode="advise"),
         lambda: files.configure(Mode="enforce"),
-        lambda: files.configure(Mode="observe", ExemptUsers="daemon,1007"),
+        lambda: files.configure(Mode="observe", ModeOf="off Users=daemon,1007"),
         lambda: files.configure(Mode="off"),
         lambda: files.configure(Socket=f"{files.socket}2"),
         lambda: install(files.config, b"\x00Mode"),
@@ -69,7 +69,7 @@ def stress(harness: Harness, calls: int) -> None:
     """THREADS threads submit jobs of every kind, calls each, while files change."""
     install(harness.files.bundle, made_model.bundle())
     install(harness.files.snapshot, made_model.snapshot())
-    harness.files.configure(Mode="advise", RingRecords=64, PollInterval=10)
+    harness.files.configure(Mode="advise")
     with harness:
         harness.files.wait_until_loaded("bundle", "snapshot")
         harness.submit(**made_model.KNOWN_JOB)

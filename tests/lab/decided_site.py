@@ -61,9 +61,8 @@ class DecidedSite:
             core_cases.application(HEAVY, submission(name, uid), number=i)
             for i, (name, uid) in enumerate((("wide", WIDE), ("stream", STREAM)), start=1)
         ]
-        conf = f"Replacement=0\nHoldout={self.holdout}\nTurnsGain={self.turns_gain}\n"
-        if self.turns_gain:
-            conf += "WaitPrice=1\n"
+        price = 0.2 if self.turns_gain else 0.04
+        conf = f"WaitPrice={price}\nHoldout={self.holdout}\nTurnsGain={self.turns_gain}\n"
         self.bundle = core_cases.bundle(*known, conf=conf)
         content = core_cases.bundle_bytes(*known, conf=conf)
         self.store.add_bundle(

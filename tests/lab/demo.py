@@ -49,7 +49,7 @@ LOOP = ROOT / "tests" / "loop" / "loop.py"
 LOOP_TIMEOUT = 900.0  # seconds
 OTHERS = ("META", "READ", "NONE")
 ENOUGH = 16 << 20  # bytes: most test programs wrote less, and that says little
-LOADED = 0.5  # seconds after which the plugin has seen a new file: PollInterval and some
+LOADED = 0.6  # seconds after which the plugin has seen a new file
 
 CONFIG = """\
 Mode=observe
@@ -58,7 +58,6 @@ Snapshot={place}/cluster.snapshot
 Socket={place}/plugin.sock
 History={place}/history.db
 OffFile={place}/off
-PollInterval=100
 FollowInterval=300
 
 # Two halves of one file system, slow enough for one of these programs to fill it.
@@ -67,14 +66,12 @@ Lane=sl1 Targets=4 Bandwidth=100M
 
 # The programs behind the logs ran for seconds, some of them twice: what counts as
 # significant and as certain is scaled with them.
-MinWriteBytes=32768
 MinIoShare=0.001
 MinSaving=0.01
 MinConfidence=0.6
-# Other jobs would use the nodes of one that waits.
-WaitPrice=0.005
-# All jobs come at once: none replaces one that was avoided.
-Replacement=0
+# Other jobs would use the nodes of one that waits; and none replaces one that was avoided,
+# for all come at once.
+WaitPrice=0.001
 """
 
 # command and what it shows; names are those of the accounting.

@@ -44,15 +44,15 @@ JOB_SECONDS = 180.0  # no job of a case takes longer, whatever happens
 # Slurm passes over the queue each second, and sluiced looks each 0.2 s: jobs here take
 # seconds, not hours.
 SCHEDULER = "batch_sched_delay=0,sched_interval=1,bf_interval=1"
-SETTINGS = {"FollowInterval": 200, "PollInterval": 50}
+SETTINGS = {"FollowInterval": 200}
 LANES = ("sl0", "sl1")
+UNREPLACED = 0.2  # share of what a wait avoids that no other job brings back
 POLICY = """\
-# The nodes of a job that waits stay idle here, so they count in full.
-WaitPrice=1
-# Nobody comes who would replace a job that was avoided.
-Replacement=0
+# The nodes of a job that waits stay idle here, so they count in full; but no job comes that
+# would replace one that was avoided, as a prediction expects of all but a fifth: so a fifth.
+WaitPrice=0.2
 # Node-seconds: jobs here run for seconds.
-MinSaving=10
+MinSaving=2
 MaxDelay=120
 """
 
@@ -125,7 +125,7 @@ class EnforceLab(UpAndDown):
         enforce for sluiced's look before that: low counts the longest such wait of each job
         in enforce, high the one in observe.
         """
-        z = core.normal_quantile(core.default_config().policy.quantile)
+        z = core.normal_quantile(core.QUANTILE)
         off = 2 * z * self.lesson.interference["log_sd"]
         low, expected, high = (self._fall(run, shift) for shift in (off, 0.0, -off))
         nodes = sum(job.nodes for job in run.jobs if job.writes)
@@ -181,12 +181,12 @@ class EnforceLab(UpAndDown):
             )
         )
 
-    def _publish(self, path: Path, *, shift: float = 0.0, settings: str = "") -> bytes:
+    def _publish(self, path: Path, *, shift: float = 0.0, **certainty: float) -> bytes:
         """Write a bundle that knows the programs; shift is added to the victim's ln w."""
-        model = self.lesson.interference
+        model = self.lesson.interference | certainty
         return write_bundle(
             path,
-            policy=_policy(self.lesson.bandwidth, settings),
+            policy=_policy(self.lesson.bandwidth),
             interference=model | {"create_level": model["create_level"] + shift},
             patterns=None,
             numbers=None,
@@ -268,17 +268,17 @@ class EnforceLab(UpAndDown):
 
     def _fall(self, run: Run, shift: float) -> float:
         """Node-seconds between sharing and what was decided, under a shifted model."""
+        action = run.job(STREAM.name).action
         costs = self._costs(run, shift)
-        return costs["colocate"] - costs[run.job(STREAM.name).action]
+        fall = costs["colocate"] - costs[action]
+        return fall / UNREPLACED if action == "delay" else fall
 
     def _costs(self, run: Run, shift: float) -> dict[str, float]:
         """Node-seconds of each way to run the stream, by the median of a shifted model."""
         record = self._record(run.job(STREAM.name).job_id)
         with Store(self.sluiced.history, read_only=True) as store:
             stored = store.snapshot(record.snapshot_checksum)
-        content = self._publish(
-            self.place / "shifted.bundle", shift=shift, settings="Quantile=0.5\n"
-        )
+        content = self._publish(self.place / "shifted.bundle", shift=shift, log_sd=0.0)
         situation = Situation(Bundle.parse(content), Snapshot.parse(stored.content))
         return _costs(
             decide(situation, core.default_config(), record.submission, record.now).decision
@@ -293,10 +293,10 @@ def _costs(decision: View) -> dict[str, float]:
     return costs
 
 
-def _policy(bandwidth: float = LIMITS.bandwidth, settings: str = "") -> View:
+def _policy(bandwidth: float = LIMITS.bandwidth) -> View:
     """The settings that decide, for lanes of so many bytes per second."""
     lanes = "".join(f"Lane={lane} Targets=1 Bandwidth={bandwidth:.0f}\n" for lane in LANES)
-    return core.parse_config("policy", (lanes + POLICY + settings).encode()).policy
+    return core.parse_config("policy", (lanes + POLICY).encode()).policy
 
 
 def _bursts(report: dict[str, Any]) -> tuple[tuple[float, float], ...]:

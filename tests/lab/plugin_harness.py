@@ -19,6 +19,7 @@ from typing import Any, Self
 from compile_c import BUILD, make
 
 ANSWER_TIMEOUT = 60.0  # seconds; a plugin that takes longer hangs
+RING_RECORDS = 4096  # as in ring.h
 
 
 @dataclass(frozen=True)
@@ -101,10 +102,9 @@ class PluginFiles:
         """Of the harness; a real cluster has its own."""
 
     def configure(self, **settings: str | float) -> None:
-        """Write a sluice.conf that is looked at often; replaces the old one at once."""
+        """Write a sluice.conf; replaces the old one at once."""
         keys: dict[str, str | float] = {
             "Mode": "observe",
-            "PollInterval": 20,
             "Bundle": str(self.bundle),
             "Snapshot": str(self.snapshot),
             "Socket": str(self.socket),

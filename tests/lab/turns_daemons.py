@@ -318,6 +318,7 @@ class Cluster:
         mode: str = "enforce",
         bandwidth: int = RATE,
         lanes: Sequence[str] = ("sl0",),
+        operations: int = 0,
         **settings: object,
     ) -> None:
         given = {
@@ -329,7 +330,8 @@ class Cluster:
             "MaxSnapshotAge": 3600,
         } | settings
         lines = [f"{key}={value}" for key, value in given.items()]
-        lines += [f"Lane={lane} Targets=1 Bandwidth={bandwidth}" for lane in lanes]
+        rates = f"Bandwidth={bandwidth}" + (f" Operations={operations}" if operations else "")
+        lines += [f"Lane={lane} Targets=1 {rates}" for lane in lanes]
         draft = self.config.with_suffix(".new")
         draft.write_text("\n".join([*lines, ""]))
         draft.rename(self.config)

@@ -153,7 +153,7 @@ class Bench(UpAndDown):
             mode={"off": "off", "shadow": "observe"}.get(mode, "enforce"),
             bandwidth=self.targets.limits.bandwidth,
             lanes=LANES,
-            TurnsOperations=OPERATIONS if self.targets.limits.operations else 0,
+            operations=OPERATIONS if self.targets.limits.operations else 0,
             TurnsLatency=LATENCY,
         )
 

@@ -165,11 +165,9 @@ def _of_pairs(bundle: Bundle, known: Mapping[str, Learned], truth: Truth) -> Ite
         errors.append(abs(math.log(_slowdown(bundle, victim, other, 0.0) / pair.slowdown)))
         if pair.slowdown >= LOSES_A_THIRD:
             lost += 1
-            z = core.normal_quantile(bundle.policy.quantile)
+            z = core.normal_quantile(core.QUANTILE)
             is_abstained = victim.is_vague("rate", core_calls.UNKNOWN_RATE)
-            if not is_abstained and (
-                _slowdown(bundle, victim, other, z) <= bundle.policy.harmless_slowdown
-            ):
+            if not is_abstained and (_slowdown(bundle, victim, other, z) <= core.HARMLESS_SLOWDOWN):
                 missed.append(f"{pair.program} alongside {pair.alongside} ({pair.slowdown:.1f}×)")
     yield Finding(
         "median error of log slowdown of pairs", median(errors) if errors else None, most=0.2

@@ -41,7 +41,6 @@ KEPT = 20.0  # seconds that a job's output stays, so that it reaches the storage
 SETTINGS = {
     "Lane": f"all Targets=1 Bandwidth={BANDWIDTH}",
     # jobs here run for seconds, not for hours
-    "MinWriteBytes": 4 * MIB,
     "MinSaving": 0.5,
     "FollowInterval": 500,
 }

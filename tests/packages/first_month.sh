@@ -44,7 +44,7 @@ for _ in 1 2 3; do
 done
 known() { sluice predict --job-name cavity --json | grep -qE '"evidence": "(user_name|unconfirmed)"'; }
 PATIENCE=900 await known # two polls of sluice-learn
-decided() { # the plugin takes a bundle up within PollInterval
+decided() { # the plugin takes a bundle up within a second
 	sbatch --output=/dev/null --job-name=cavity --wrap true
 	sluice decisions --json | grep -qE '"evidence": "(user_name|unconfirmed)"'
 }

@@ -36,26 +36,32 @@ def test_every_kind_of_key_is_taken_over():
         # the steps of trust
         mode = Advise            # case does not matter, comments may follow
         Bundle=/srv/model.bundle
-        ExemptUsers = {me.pw_name} , 4711
-        OnlyPartitions=a,b
+        ModeOf = off users={me.pw_name},4711 Partitions=a,b
+        Controlled=Users=7 Accounts=p
+        Controlled = Qos=q
         Include = cron, Preempt
-        PollInterval=250
-        MinWriteBytes=100M
+        FollowInterval=250
+        DarshanLogs = /a , /b
         Tolerance=1.5
-        Lane=sl0 Targets=4 Bandwidth=20G
+        Lane=sl0 Targets=4 Bandwidth=20G Operations=1K
         Lane=sl1\tBandwidth=1.5M\tTargets=2
         """
     )
     assert config.mode == "advise"
     assert config.bundle == "/srv/model.bundle"
-    assert config.exempt_users == f"{me.pw_uid},4711"
-    assert config.only_partitions == "a,b"
+    [rule] = config.mode_rules
+    assert (rule.mode, rule.by) == ("off", ("user", "partition"))
+    assert (rule.users, rule.partitions) == (f"{me.pw_uid},4711", "a,b")
+    found = [(rule.users, rule.accounts, rule.qos) for rule in config.controlled]
+    assert found == [("7", "p", ""), ("", "", "q")]
     assert config.include_kinds == 1 << 6 | 1 << 2
-    assert config.poll_ms == 250
-    assert config.policy.min_write_bytes == 100 * 2**20
+    assert config.follow_ms == 250
+    assert config.darshan_logs == "/a,/b"
     assert config.policy.tolerance == 1.5
-    lanes = [(lane.name, lane.targets, lane.bandwidth) for lane in config.policy.lanes]
-    assert lanes == [("sl0", 4, 20 * 2**30), ("sl1", 2, 1.5 * 2**20)]
+    lanes = [
+        (lane.name, lane.targets, lane.bandwidth, lane.operations) for lane in config.policy.lanes
+    ]
+    assert lanes == [("sl0", 4, 20 * 2**30, 1024), ("sl1", 2, 1.5 * 2**20, 0)]
 
 
 @pytest.mark.parametrize(
@@ -79,20 +85,21 @@ def test_a_rate_may_have_the_unit_that_people_write(text):
         ("Lane=a Bandwidth=GB/s", 1, "give a number between"),
         ("Tolerance=", 1, "give a number between"),
         ("Tolerance=0x2", 1, "give a number between"),
-        ("Margin=1\nmargin=1", 2, "Margin is there twice; remove one"),
-        ("PollInterval=20.5", 1, "whole number"),
-        ("PollInterval=5", 1, "give a number between 10 and 60000"),
+        ("MaxDelay=1\nmaxdelay=1", 2, "MaxDelay is there twice; remove one"),
+        ("FollowInterval=200.5", 1, "whole number"),
+        ("FollowInterval=5", 1, "give a number between 100 and 60000"),
         ("Bundle=model.bundle", 1, "path that starts with /"),
         ("Bundle=/" + "x" * 300, 1, "use a shorter path"),
         ("Bundle", 1, "write Key=value"),
-        ("ExemptUsers=a,,b", 1, "remove a comma"),
-        ("ExemptAccounts=" + "x" * 1100, 1, "shorten it"),
+        ("DarshanLogs=/a,,/b", 1, "remove a comma"),
+        ("DarshanLogs=" + "x" * 1100, 1, "shorten it"),
         ("Include=batch", 1, "Include=batch is no kind of job; use reservation, deadline"),
         ("Lane=sl0", 1, "needs Targets=N"),
         ("Lane=sl0 Targets=0", 1, "give a number between 1 and"),
         ("Lane=sl0 Targets=1.5", 1, "a whole number"),
-        ("Lane=sl0 Targets=1 Targets=1", 1, "one Targets=N"),
-        ("Lane=sl0 Targets=1 Colour=red", 1, "one Targets=N"),
+        ("Lane=sl0 Targets=1 Targets=1", 1, "one each of Targets=N"),
+        ("Lane=sl0 Targets=1 Colour=red", 1, "one each of Targets=N"),
+        ("Lane=sl0 Targets=1 Operations=0", 1, "give a number between 1 and"),
         ("Lane=SL0 Targets=1", 1, "lower-case letter"),
         ("Lane=a Targets=1\nLane=a Targets=1", 2, "lane a is there twice"),
         ("\n".join(f"Lane=l{i} Targets=1" for i in range(17)), 17, "more than 16 lanes"),
@@ -108,15 +115,15 @@ def test_an_error_names_file_line_and_remedy(text: str, line: int, says: str):
 
 def test_an_unknown_user_is_an_error_that_names_key_and_user():
     with pytest.raises(
-        core.CoreError, match=r"sluice\.conf: OnlyUsers: no user nobody-at-all; correct"
+        core.CoreError, match=r"sluice\.conf: Controlled: no user nobody-at-all; correct"
     ):
-        parse("OnlyUsers=root,nobody-at-all")
+        parse("Controlled=Users=root,nobody-at-all")
 
 
 @pytest.mark.parametrize("uid", ["4294967295", "99999999999", "-1"])
 def test_a_number_that_is_no_uid_is_looked_up_as_a_name(uid: str):
     with pytest.raises(core.CoreError, match="no user"):
-        parse(f"ExemptUsers={uid}")
+        parse(f"ModeOf=off Users={uid}")
 
 
 def test_only_a_file_of_a_reasonable_size_is_read(tmp_path):

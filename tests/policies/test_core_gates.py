@@ -38,7 +38,7 @@ def slowdown(victim: View, others: list[View], quantile: float) -> float:
 
 def is_tolerable(members: list[View], background: list[View], settings_: View) -> bool:
     return all(
-        slowdown(member, members[:i] + members[i + 1 :] + background, settings_.quantile)
+        slowdown(member, members[:i] + members[i + 1 :] + background, core.QUANTILE)
         <= settings_.tolerance * (1 + 1e-9)
         for i, member in enumerate(members)
     )
@@ -68,7 +68,7 @@ situations = given(
     running=st.lists(st.one_of(jobs, light_jobs, light_jobs), max_size=4),
     waiting=st.lists(st.one_of(jobs, light_jobs, light_jobs), max_size=5),
     background=st.lists(pressures(), max_size=2),
-    conf=st.sampled_from(["Tolerance=1.05", "Quantile=0.5", "Tolerance=2", "Tolerance=4"]),
+    conf=st.sampled_from(["Tolerance=1.05", "Tolerance=2", "Tolerance=4"]),
     limit=st.integers(0, 8),
 )
 

@@ -54,7 +54,9 @@ def mode(conf: str, lane_mask: int = 0, **members) -> str:
         ("ModeOf=enforce Accounts=p Partitions=a", {"account": "p", "partition": "a"}, "enforce"),
         ("ModeOf=enforce Accounts=p\nModeOf=advise Users=1000", {"account": "p"}, "advise"),
         ("ModeOf=advise Users=1000\nModeOf=enforce Accounts=p", {"account": "p"}, "advise"),
-        ("Mode=off\nModeOf=enforce Users=1000", {}, "off"),
+        ("Mode=off\nModeOf=enforce Users=1000", {}, "enforce"),
+        ("Mode=off\nModeOf=enforce Users=7", {}, "off"),
+        ("Mode=enforce\nModeOf=off Users=1000\nModeOf=observe Users=1000", {}, "off"),
     ],
 )
 def test_the_most_careful_rule_that_fits_a_job_gives_its_mode(conf, members, expected):
@@ -178,12 +180,17 @@ def test_where_some_jobs_are_held_in_turns_the_others_take_none(conf, in_turns):
 @pytest.mark.parametrize(
     ("line", "remedy"),
     [
-        ("ModeOf=off Users=1000", "ExemptUsers"),
+        ("ModeOf=off Lanes=sl0", "use ModeOf=observe"),
+        ("ModeOf=off", "names no jobs"),
+        ("Controlled=", "names no jobs"),
+        ("Controlled=Lanes=sl0", "cannot name Lanes"),
+        ("Controlled=root", "one each"),
+        ("Controlled=Users=1\n" * 17, "more than 16 lines of Controlled"),
         ("ModeOf=enforce", "names no jobs"),
         ("ModeOf=bold Users=1000", "no such mode"),
         ("ModeOf=enforce Users=", "with a list"),
         ("ModeOf=enforce Users=1 Users=2", "one each"),
-        ("ModeOf=enforce Nodes=1", "may follow"),
+        ("ModeOf=enforce Nodes=1", "one each"),
         ("ModeOf=enforce Accounts=a,,b", "empty item"),
         ("ModeOf=enforce Accounts=" + "a" * 300, "longer than 255"),
         ("ModeOf=enforce Users=no-such-user", "no user no-such-user"),
@@ -198,5 +205,6 @@ def test_a_rule_that_makes_no_sense_is_refused_by_name(line, remedy):
 def test_the_furthest_mode_is_that_of_the_boldest_rule():
     assert core.furthest_mode(parse("ModeOf=enforce Users=1")) == "enforce"
     assert core.furthest_mode(parse("Mode=advise\nModeOf=observe Users=1")) == "advise"
-    assert core.furthest_mode(parse("Mode=off\nModeOf=enforce Users=1")) == "off"
+    assert core.furthest_mode(parse("Mode=off\nModeOf=enforce Users=1")) == "enforce"
+    assert core.furthest_mode(parse("Mode=off\nModeOf=off Users=1")) == "off"
     assert core.mode_text(parse("ModeOf=enforce Users=1")) == "observe, for some enforce"

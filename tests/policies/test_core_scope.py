@@ -31,26 +31,28 @@ def test_a_plain_job_is_in_scope():
 @pytest.mark.parametrize(
     ("conf", "members", "expected"),
     [
-        ("Mode=off", {}, "switched_off"),
+        ("Mode=off", {}, "mode_off"),
+        ("Mode=off\nModeOf=off Users=1000", {}, "mode_off"),
         ("", {"flags": ["opt_out"]}, "opted_out"),
         ("", {"flags": ["het", "het_later"]}, "het_component"),
-        ("ExemptUsers=5,1000", {}, "exempt_user"),
-        ("ExemptUsers=100,10000", {}, None),
-        ("ExemptAccounts=chemistry", {"account": "chemistry"}, "exempt_account"),
-        ("ExemptAccounts=physics", {}, "exempt_account"),
-        ("ExemptAccounts=physics", {"account": "chemistry"}, None),
-        ("ExemptAccounts=phys", {}, None),
-        ("ExemptQos=normal", {}, "exempt_qos"),
-        ("ExemptQos=gold", {"partition": "paid"}, "exempt_qos"),
-        ("ExemptPartitions=a,batch", {}, "exempt_partition"),
-        ("ExemptPartitions=batch", {"partition": "fast,batch"}, "exempt_partition"),
-        ("ExemptPartitions=batch", {"partition": "batch2"}, None),
-        ("OnlyUsers=7", {}, "out_of_scope"),
-        ("OnlyUsers=1000", {}, None),
-        ("OnlyAccounts=chemistry", {}, "out_of_scope"),
-        ("OnlyAccounts=physics", {}, None),
-        ("OnlyPartitions=batch", {}, None),
-        ("OnlyPartitions=batch", {"partition": "batch,other"}, "out_of_scope"),
+        ("ModeOf=off Users=5,1000", {}, "mode_off"),
+        ("ModeOf=off Users=100,10000", {}, None),
+        ("ModeOf=off Accounts=chemistry", {"account": "chemistry"}, "mode_off"),
+        ("ModeOf=off Accounts=physics", {}, "mode_off"),
+        ("ModeOf=off Accounts=physics", {"account": "chemistry"}, None),
+        ("ModeOf=off Accounts=phys", {}, None),
+        ("ModeOf=off Qos=normal", {}, "mode_off"),
+        ("ModeOf=off Partitions=a,batch", {}, "mode_off"),
+        ("ModeOf=off Partitions=batch", {"partition": "fast,batch"}, "mode_off"),
+        ("ModeOf=off Partitions=batch", {"partition": "batch2"}, None),
+        ("Mode=enforce\nModeOf=enforce Users=1000\nModeOf=off Partitions=batch", {}, "mode_off"),
+        ("Mode=off\nModeOf=enforce Users=7", {}, "mode_off"),
+        ("Mode=off\nModeOf=enforce Users=1000", {}, None),
+        ("Mode=off\nModeOf=observe Accounts=chemistry", {}, "mode_off"),
+        ("Mode=off\nModeOf=observe Accounts=physics", {}, None),
+        ("Mode=off\nModeOf=advise Partitions=batch", {}, None),
+        ("Mode=off\nModeOf=advise Partitions=batch", {"partition": "batch,other"}, "mode_off"),
+        ("Mode=off\nModeOf=enforce Lanes=all", {}, None),
         ("", {"partition": "urgent"}, "exempt_preempt"),
         ("Include=preempt", {"partition": "urgent"}, None),
         ("", {"qos": "urgent"}, "exempt_preempt"),
@@ -82,17 +84,17 @@ def test_a_job_is_left_alone_for_the_reason_it_is_told(conf, members, expected):
 def test_defaults_that_nobody_published_count_as_unknown():
     known = bundle(application(FLUSHING))
     for conf, expected in [
-        ("ExemptAccounts=physics", "no_snapshot"),
-        ("OnlyAccounts=physics", "out_of_scope"),
-        ("OnlyPartitions=batch", "out_of_scope"),
+        ("ModeOf=off Accounts=physics", "no_snapshot"),
+        ("Mode=off\nModeOf=observe Accounts=physics", "mode_off"),
+        ("Mode=off\nModeOf=observe Partitions=batch", "mode_off"),
     ]:
         config = core.parse_config("sluice.conf", conf.encode())
         record = decide(Situation(known, None), config, submission(), NOW)
         assert record.decision.reason == expected
 
 
-def test_an_exempt_job_gets_neither_prediction_nor_alternatives():
-    config = core.parse_config("sluice.conf", b"ExemptUsers=1000")
+def test_a_job_that_is_left_alone_gets_neither_prediction_nor_alternatives():
+    config = core.parse_config("sluice.conf", b"ModeOf=off Users=1000")
     decision = decide(situation(), config, submission(), NOW).decision
     assert decision.action == "abstain"
     assert decision.prediction.evidence == "none"

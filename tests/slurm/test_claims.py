@@ -24,7 +24,7 @@ pytestmark = [
 USER, FORGER = 0, 65534
 CLAIMED = CHUNK * CHUNKS
 # Longer than `running` waits, and sharing costs more: a job that starts did not wait for others.
-PATIENT = {"MaxDelay": 3600, "WaitPrice": 0, "Margin": 0, "MinSaving": 0, "HarmlessSlowdown": 1}
+PATIENT = {"MaxDelay": 3600, "WaitPrice": 0, "MinSaving": 0}
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,6 @@ pytestmark = pytest.mark.slurm
 
 NOBODY = 65534
 DAMAGED_SAMPLES = 50
-RING_RECORDS = 16  # as small as it can be
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files away, mounts a tmpfs")
 
@@ -38,7 +37,7 @@ class Site:
         """A configuration, a bundle and a fresh snapshot: all is well."""
         install(self.files.bundle, self.bundle)
         install(self.files.snapshot, made_model.snapshot())
-        self.files.configure(Mode=mode, RingRecords=RING_RECORDS, **settings)
+        self.files.configure(Mode=mode, **settings)
         self.files.wait_until_loaded("bundle", "snapshot")
 
 
@@ -175,16 +174,6 @@ def daemon_hung(site: Site) -> Iterator[None]:
 
 
 @contextmanager
-def nobody_drains(site: Site) -> Iterator[None]:
-    site.start("observe")
-    for _ in range(RING_RECORDS + 1):
-        site.slurm.submit("--hold", "--wrap=true")
-    clear(site.slurm)
-    site.files.wait_for(lambda seen: seen["ring"]["dropped"] > 0)
-    yield
-
-
-@contextmanager
 def disk_full(site: Site) -> Iterator[None]:
     """There is no room for the socket."""
     full = site.files.directory / "full"
@@ -224,7 +213,6 @@ def observing(site: Site) -> Iterator[None]:
         daemon_never_started,
         daemon_dead_for_an_hour,
         daemon_hung,
-        nobody_drains,
         pytest.param(disk_full, marks=needs_root),
         observing,
     ],

@@ -253,7 +253,7 @@ def assert_sound(daemon: Sluiced, kinds: dict[int, str], policy: str = "") -> in
 
 
 def slowdown(victim: View, others: list[View], model: Bundle) -> float:
-    z = core.normal_quantile(model.policy.quantile)
+    z = core.normal_quantile(core.QUANTILE)
     factor = core.io_factor(victim, others, model.interference, z)
     return core.job_slowdown(victim, factor)
 
@@ -279,7 +279,7 @@ def test_no_set_that_runs_together_exceeds_the_tolerance(sluiced, slurm, count):
 
 def test_where_waiting_costs_nothing_no_set_at_all_exceeds_the_tolerance(sluiced, slurm):
     """Then cost lets nobody past the gates, and they alone decide."""
-    policy = "WaitPrice=0\nMargin=0\nMinSaving=0\nHarmlessSlowdown=1\n"
+    policy = "WaitPrice=0\nMinSaving=0\n"
     configure(sluiced, policy)
     sluiced.wait_for_snapshots(3)
     rng = random.Random(5)
@@ -328,7 +328,7 @@ def test_several_that_had_better_share_go_one_after_the_other(sluiced, slurm):
 
 
 def test_a_waiting_job_follows_the_lane_that_became_free(sluiced, slurm):
-    configure(sluiced, LANES, ControlledUsers="root")
+    configure(sluiced, LANES, Controlled="Users=root")
     settle(sluiced, LANE_TOKENS)
     writer = submit(slurm, "flood", LONG)
     running(slurm, writer)
@@ -370,7 +370,7 @@ def test_whom_a_round_had_no_release_for_starts_all_the_same(sluiced, slurm):
     running(slurm, holder)
     jobs = [submit(slurm, "heavy", LONG) for _ in range(8)]
     waits(slurm, *jobs)
-    configure(sluiced, "MaxDelay=0", ReleasesPerRound=3)
+    configure(sluiced, "MaxDelay=0")
     running(slurm, *jobs)
     done = wait_for(lambda: [job for job, _ in releases(sluiced)])
     assert len(set(done)) == len(done) <= len(jobs)

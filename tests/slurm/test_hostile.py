@@ -50,7 +50,7 @@ PROMPT = 2 * POLL + PASS + BUSY  # the bound for who needs no token
 BOUND = MAX_DELAY + PROMPT
 
 # Sharing costs more than waiting, so nobody is released before the bound.
-WAITING_IS_FREE = "WaitPrice=0\nMargin=0\nMinSaving=0\nHarmlessSlowdown=1\n"
+WAITING_IS_FREE = "WaitPrice=0\nMinSaving=0\n"
 
 
 @pytest.fixture(scope="module")
@@ -329,7 +329,7 @@ def test_a_lease_that_fails_ends_nobody_elses_bound(sluiced, slurm, of_the_site)
 def test_releases_that_slurm_refuses_take_nobodys_place(sluiced, slurm):
     """Slurm refuses any change of licences to a job whose own were cut from slurm.conf."""
     hold_the_gate(slurm)
-    enforce(sluiced, ReleasesPerRound=10)
+    enforce(sluiced)
     refused = [wait_for_a_token(slurm, "heavy", "--licenses=tool:9") for _ in range(50)]
     try:
         set_licenses(slurm, licenses().replace("tool:9", "tool:2"))

@@ -27,7 +27,7 @@ JOBS = 9
 def slurm(guarded_slurm, files: PluginFiles) -> Iterator[PrivateSlurm]:
     install(files.bundle, made_model.bundle())
     install(files.snapshot, made_model.snapshot())
-    files.configure(RingRecords=16384)
+    files.configure()
     with guarded_slurm("handover", nodes=1) as slurm:
         yield slurm
 

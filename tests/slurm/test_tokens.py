@@ -146,7 +146,7 @@ def test_a_job_under_control_may_get_one_lane_alone(
     slurm: PrivateSlurm, files: PluginFiles
 ) -> None:
     """Somebody writes to lane 0, so the new job keeps to lane 1."""
-    start(files, ControlledUsers=str(NOBODY))
+    start(files, Controlled=f"Users={NOBODY}")
     publish(files, made_model.busy_lane_snapshot(lane_mask=1))
     job = nobodys(slurm, "--hold", WRITER, "--nodes=3")
     assert slurm.job(job)["Licenses"] == "sl1_stream"
@@ -481,7 +481,7 @@ def test_no_submission_under_way_is_refused_while_lanes_come_and_go(
 
     Who edits slurm.conf and reconfigures a second later loses nobody a job.
     """
-    files.configure(Mode="enforce", RingRecords=16)
+    files.configure(Mode="enforce")
     before = files.stats()["grants"]
     environment = slurm.client_environment()
     refused: list[str] = []

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slurm
 
 PARTITIONS = {"main": "Default=YES", "trial": ""}
 # Sharing costs more than waiting, so nobody is released to share.
-WAITING_IS_FREE = "WaitPrice=0\nMargin=0\nMinSaving=0\nHarmlessSlowdown=1\n"
+WAITING_IS_FREE = "WaitPrice=0\nMinSaving=0\n"
 DRAWN = 24  # jobs: that no lot of a half, or each, leaves one alone has a chance of 2 ** -23
 VERDICTS = EXIT_CODES.values()
 TRIAL = {"Mode": "observe", "ModeOf": "enforce Partitions=trial"}

@@ -101,6 +101,6 @@ def test_asked_leaves_the_others_alone(decided: Decided) -> None:
 def test_exempt_jobs_take_none_whatever_they_ask(
     decided: Decided, turns: str, admin_comment: int
 ) -> None:
-    decided.configure(Turns=turns, ExemptUsers=OTHER_USER, AdminComment=admin_comment)
+    decided.configure(Turns=turns, ModeOf=f"off Users={OTHER_USER}", AdminComment=admin_comment)
     for options in ((), ("--io-turns",)):
         assert decided.said(*options) == ["script none", "step none", "asks none"]

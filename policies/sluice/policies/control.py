@@ -34,6 +34,8 @@ SPARED: int = lib.SLUICE_CONTROL_SPARED
 
 HOURS: int = lib.SLUICE_CONTROL_HOURS
 """For which waits count in the budgets."""
+MOST_RELEASES: int = lib.SLUICE_CONTROL_RELEASES
+"""That one poll commands."""
 
 FIRST_CAPACITY = 1024
 

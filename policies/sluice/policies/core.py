@@ -171,24 +171,30 @@ def setting(config: View, key: ConfigKey) -> Any:
 
 def setting_texts(config: View) -> dict[str, str]:
     """Return each key of sluice.conf with its value, as it would stand there."""
-    return {key.key: _setting_text(setting(config, key)) for key in config_keys()}
+    return {key.key: _setting_text(key.key, setting(config, key)) for key in config_keys()}
 
 
-def _setting_text(value: Any) -> str:
+def _setting_text(key: str, value: Any) -> str:
     if isinstance(value, tuple):
-        texts = (_rule_text(one) if hasattr(one, "by") else _lane_text(one) for one in value)
-        return "; ".join(texts)
+        text_of_line = {"ModeOf": _mode_text, "Controlled": _jobs_text, "Lane": _lane_text}[key]
+        return "; ".join(map(text_of_line, value))
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
 def _lane_text(lane: View) -> str:
-    return f"{lane.name} Targets={lane.targets} Bandwidth={lane.bandwidth:.15g}"
+    text = f"{lane.name} Targets={lane.targets} Bandwidth={lane.bandwidth:.15g}"
+    return f"{text} Operations={lane.operations:.15g}" if lane.operations else text
 
 
-def _rule_text(rule: View) -> str:
+def _mode_text(rule: View) -> str:
+    return f"{rule.mode} {_jobs_text(rule)}"
+
+
+def _jobs_text(rule: View) -> str:
     members = ("users", "accounts", "qos", "partitions", "lanes")
-    lists = [f"{name.title()}={getattr(rule, name)}" for name in members if getattr(rule, name)]
-    return " ".join([rule.mode, *lists])
+    return " ".join(
+        f"{name.title()}={getattr(rule, name)}" for name in members if getattr(rule, name)
+    )
 
 
 class Config(View):
@@ -513,5 +519,8 @@ def normal_quantile(quantile: float) -> float:
 
 Z90 = normal_quantile(0.95)
 """Standard deviations to either side of an interval that nine in ten values lie in."""
+QUANTILE = float(lib.sluice_quantile)
+"""Of the predicted slowdown, that decisions are held to."""
+HARMLESS_SLOWDOWN = float(lib.sluice_harmless_slowdown)
 WIDE = float(lib.sluice_wide_spread)
 """Spread (sd of ln) above which one run in ten is off by a factor of two: as in decide.c."""

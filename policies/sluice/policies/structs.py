@@ -83,7 +83,7 @@ _FLAGS = {
     ("struct sluice_prediction", "hinted"): _words("sluice_hinted", "SLUICE_HINTED_"),
     ("struct sluice_state", "flags"): _words("sluice_state_flags", "SLUICE_STATE_"),
     ("struct sluice_record", "mode_by"): MODE_BY,
-    ("struct sluice_mode_rule", "by"): MODE_BY,
+    ("struct sluice_rule", "by"): MODE_BY,
     ("struct sluice_partition", "flags"): _words("sluice_partition_flags", "SLUICE_PARTITION_"),
 }
 """What the bits of a member are called, from bit 0."""
@@ -93,6 +93,7 @@ _COUNTS = {
     "coruns": "corun_count",
     "lanes": "lane_count",
     "mode_rules": "mode_rule_count",
+    "controlled": "controlled_count",
     "meaning": "outputs",
     "points": "point_count",
 }

@@ -310,7 +310,7 @@ job_submit (job_desc_msg_t *job, uint32_t submit_uid, char **err_msg)
 	const struct view *view = loader_acquire (&plugin->loader);
 	if (view)
 		enforce_strip (view, job, &plugin->counters);
-	if (view && view->config.mode != SLUICE_MODE_OFF)
+	if (view && !view->is_off)
 		consider (view, job, submit_uid, is_timed);
 	loader_release (&plugin->loader);
 	return SLURM_SUCCESS;

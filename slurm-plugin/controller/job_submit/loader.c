@@ -12,7 +12,9 @@
 #include "thread.h"
 
 enum {
-	OFF_FILE_MS = 1000,   /* longest time between polls of the off file */
+	/* Between polls of all files: soon enough for a snapshot a second, and for `sluice
+	 * off`; a file that was refused is read again each time. */
+	POLL_MS = 200,
 	FIRST_POLL_MS = 1000, /* longest that slurmctld's start waits for the first poll */
 };
 
@@ -262,11 +264,10 @@ static int
 poll_files (struct loader *loader)
 {
 	int changed = poll_config (loader);
-	if (loader->config.mode == SLUICE_MODE_OFF)
+	if (sluice_furthest_mode (&loader->config) == SLUICE_MODE_OFF)
 		return unload_models (loader) | changed;
-	if (ring_reserve (loader->ring, loader->config.ring_records) != 0 && changed)
-		slurm_error ("sluice: no memory for RingRecords=%u, records are dropped",
-			     loader->config.ring_records);
+	if (ring_reserve (loader->ring) != 0 && changed)
+		slurm_error ("sluice: no memory for decision records, they are dropped");
 	return poll_bundle (loader) | poll_snapshot (loader) | changed;
 }
 
@@ -296,9 +297,12 @@ view_create (struct loader *loader)
 		return NULL;
 	view->number = ++loader->views;
 	view->config = loader->config;
-	view->reserves_tokens = loader->config.mode != SLUICE_MODE_OFF;
-	if (loader->switched_off)
+	view->reserves_tokens = sluice_furthest_mode (&loader->config) != SLUICE_MODE_OFF;
+	if (loader->switched_off) {
 		view->config.mode = SLUICE_MODE_OFF;
+		view->config.mode_rule_count = 0;
+	}
+	view->is_off = sluice_furthest_mode (&view->config) == SLUICE_MODE_OFF;
 	view->config_checksum = loader->config_checksum;
 	view->bundle = loader->bundle;
 	view->snapshot = loader->snapshot;
@@ -329,13 +333,12 @@ publish (struct loader *loader)
 	return 0;
 }
 
-/* Poll the files once: all of them, or the off file alone. */
 static void
-poll_once (struct loader *loader, int all)
+poll_once (struct loader *loader)
 {
 	struct sluice_bundle *old_bundle = loader->bundle;
 	struct sluice_snapshot *old_snapshot = loader->snapshot;
-	int changed = all ? poll_files (loader) : 0;
+	int changed = poll_files (loader);
 	changed |= poll_off_file (loader);
 	changed |= poll_slurm_file (loader, changed && loader->bundle != old_bundle);
 	if (!changed)
@@ -362,18 +365,10 @@ static void *
 run (void *data)
 {
 	struct loader *loader = data;
-	int64_t due = 0;
-	int pause;
 	do {
-		int64_t now = thread_milliseconds ();
-		poll_once (loader, now >= due);
+		poll_once (loader);
 		loader->has_polled = 1;
-		pause = (int)loader->config.poll_ms;
-		if (now >= due)
-			due = now + pause;
-		if (pause > OFF_FILE_MS)
-			pause = OFF_FILE_MS;
-	} while (!thread_sleep (loader->stop_fd, loader->slurm_file.wake_fd, pause));
+	} while (!thread_sleep (loader->stop_fd, loader->slurm_file.wake_fd, POLL_MS));
 	return NULL;
 }
 

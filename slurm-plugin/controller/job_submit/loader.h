@@ -36,6 +36,7 @@ struct view {
 	/* Tokens that users write are taken off: in every mode but off, and also while the
 	 * off file exists, for they would count once it is gone. */
 	int reserves_tokens;
+	int is_off; /* for all jobs */
 	/* Whose tokens: those of view_policy, then those that the configuration adds. */
 	struct sluice_policy reserved;
 	/* slurm_file_totals: a token of which there are fewer is not given */

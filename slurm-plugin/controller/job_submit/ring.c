@@ -25,19 +25,19 @@ ring_destroy (struct ring *ring)
 }
 
 int
-ring_reserve (struct ring *ring, uint32_t size)
+ring_reserve (struct ring *ring)
 {
 	if (ring->slots)
 		return 0;
-	struct sluice_record *slots = sluice_allocate (size * sizeof *slots);
+	struct sluice_record *slots = sluice_allocate (RING_RECORDS * sizeof *slots);
 	if (!slots)
 		return -1;
 	/* touch every page now and not in job_submit */
-	memset (slots, 0xff, size * sizeof *slots);
+	memset (slots, 0xff, RING_RECORDS * sizeof *slots);
 
 	pthread_mutex_lock (&ring->lock);
 	ring->slots = slots;
-	ring->size = size;
+	ring->size = RING_RECORDS;
 	pthread_mutex_unlock (&ring->lock);
 	return 0;
 }

@@ -17,6 +17,11 @@
 
 #include "record.h"
 
+enum {
+	/* Submissions of ten minutes at a few a second, while sluiced restarts: 9 MB. */
+	RING_RECORDS = 4096,
+};
+
 struct ring {
 	pthread_mutex_t lock;
 	/* held while records are acknowledged or copied, and never by job_submit */
@@ -47,9 +52,9 @@ struct ring_state {
 void ring_init (struct ring *ring);
 void ring_destroy (struct ring *ring);
 
-/* Reserve memory for size records, once: later calls change nothing. -1: no
+/* Reserve memory for RING_RECORDS, once: later calls change nothing. -1: no
  * memory; every record is dropped then. */
-int ring_reserve (struct ring *ring, uint32_t size);
+int ring_reserve (struct ring *ring);
 
 /* A record will be pushed soon: fetch the memory that it will go to, which nobody has
  * touched since the ring was there the last time, meanwhile. */

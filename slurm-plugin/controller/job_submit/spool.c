@@ -168,7 +168,6 @@ enum {
 	TEND_MS = 1000, /* between polls of the file and of others next to it */
 	WAIT_MS = 100,	/* the same while another slurmctld is about to end */
 	BOOT_DIGITS = 16,
-	MAX_SLOTS = 1 << 16, /* of RingRecords, the most */
 };
 
 static const char infix[] = ".spool.";
@@ -323,7 +322,7 @@ find_records (const struct spool_file *file, uint64_t removed, struct found *out
 	uint32_t count = 0;
 	int result;
 
-	for (uint32_t i = 0; i < MAX_SLOTS; i++) {
+	for (uint32_t i = 0; i < RING_RECORDS; i++) {
 		result = spool_file_get_slot (file, i, &slot);
 		if (result < 0)
 			break;
@@ -345,7 +344,7 @@ inherit_records (struct spool *spool, const struct spool_file *file,
 
 	if (head->record_version == SLUICE_RECORD_VERSION
 	    && head->record_size == sizeof slot.record)
-		found = calloc (MAX_SLOTS, sizeof *found);
+		found = calloc (RING_RECORDS, sizeof *found);
 	if (found)
 		count = find_records (file, head->removed, found);
 	if (count > 0)

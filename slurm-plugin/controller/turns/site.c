@@ -120,7 +120,7 @@ is_off (const struct site *site)
 {
 	struct sluice_config defaults;
 	sluice_config_init (&defaults);
-	return site->config.mode == SLUICE_MODE_OFF
+	return sluice_furthest_mode (&site->config) == SLUICE_MODE_OFF
 	       || site->config.turns == SLUICE_TURNS_FOR_OFF
 	       || access (site->config.off_file, F_OK) == 0
 	       || access (defaults.off_file, F_OK) == 0
@@ -128,14 +128,14 @@ is_off (const struct site *site)
 }
 
 static void
-describe_lane (const struct site *site, const struct sluice_lane *lane,
-	       const struct sluice_snapshot *snapshot, struct sluice_turns_lane *out)
+describe_lane (const struct sluice_lane *lane, const struct sluice_snapshot *snapshot,
+	       struct sluice_turns_lane *out)
 {
 	double speed = snapshot ? sluice_snapshot_lane_speed (snapshot, lane->name) : 1.0;
 	*out = (struct sluice_turns_lane){
 		.targets = lane->targets,
 		.bytes = lane->bandwidth * speed,
-		.operations = (double)site->config.turns_operations * lane->targets * speed,
+		.operations = lane->operations * speed,
 	};
 }
 
@@ -147,7 +147,7 @@ describe_storage (const struct site *site, const struct sluice_snapshot *snapsho
 	out->metadata = site->policy.metadata_capacity;
 	out->lane_count = site->policy.lane_count;
 	for (uint32_t i = 0; i < out->lane_count; i++)
-		describe_lane (site, &site->policy.lanes[i], snapshot, &out->lanes[i]);
+		describe_lane (&site->policy.lanes[i], snapshot, &out->lanes[i]);
 }
 
 static struct view *

@@ -44,7 +44,7 @@ class Site:
 def off(config: Path | None, reason: str) -> None:
     """Switch Sluice off at once.
 
-    Creates the OffFile of the configuration. The plugin looks for it every PollInterval: within
+    Creates the OffFile of the configuration. The plugin looks for it all the time: within
     a second no job is looked at any more. All leases are deleted, so that all gates are open:
     jobs that wait for a token start at Slurm's next pass. Then their tokens are taken off, by
     sluiced or, where that is dead, by this command. Nothing is restarted, running jobs go on as
@@ -105,8 +105,8 @@ def _leave_off_file(site: Site, reason: str) -> None:
         return
     click.echo(
         f"Sluice is off: {path} exists.\n"
-        f"slurmctld notices within {site.config.poll_ms / 1000:g} s and leaves all jobs alone from "
-        "then on. `sluice on` reverts it."
+        "slurmctld notices within a second and leaves all jobs alone from then on. `sluice on` "
+        "reverts it."
     )
 
 
@@ -200,7 +200,7 @@ def _tell_audit(site: Site, reason: str, *, is_off: bool) -> None:
 def on(config: Path | None, reason: str) -> None:
     """Switch Sluice on again.
 
-    Removes the OffFile; the plugin goes on in the Mode of the configuration within PollInterval.
+    Removes the OffFile; the plugin goes on in the Mode of the configuration within a second.
 
     \b
     Examples:

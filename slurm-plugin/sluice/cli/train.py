@@ -71,7 +71,7 @@ def publish(
     `sluice model list`), how programs disturb each other (measured by `sluice site calibrate`,
     seen by `sluice site attribute`, else published figures; which of these is said), and the
     settings by which Sluice decides (MinConfidence, Lane, …). The file is replaced as a whole; the
-    plugin takes it up by itself within PollInterval. Run it as root or SlurmUser: the plugin
+    plugin takes it up by itself within a second. Run it as root or SlurmUser: the plugin
     believes nobody else's file.
 
     \b

@@ -455,7 +455,7 @@ class GateKeeper:
         facts.max_delay = self._policy.max_delay
         facts.user_budget, facts.account_budget = config.user_budget, config.account_budget
         facts.is_off = core.furthest_mode(config) != "enforce" or service.is_off(config)
-        facts.releases = config.releases
+        facts.releases = control.MOST_RELEASES
         facts.config_checksum = config.checksum
         facts.cluster = (ledger.cluster if ledger else "").encode()[: core.NAME_SIZE - 1]
         for token, (lane, klass) in self._names.items():

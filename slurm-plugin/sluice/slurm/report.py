@@ -250,7 +250,7 @@ class Story:
         predicted, seen = [one for one, _ in rows], [one for _, one in rows]
         return {
             "checked": len(rows),
-            "quantile": self.settings.policy.quantile,
+            "quantile": core.QUANTILE,
             "predicted_mean": _mean(predicted),
             "measured_mean": _mean(seen),
             "at_most": _share(one <= said + 0.01 for said, one in rows),

@@ -146,7 +146,7 @@ def _records(stats: dict[str, Any]) -> Iterator[Finding]:
             "WARN",
             "ring",
             f"{ring['dropped']} decisions lost since {since}: nobody fetched them",
-            "keep sluiced running; a larger RingRecords bridges longer gaps",
+            "keep sluiced running",
         )
     if ring["lost"]:
         yield Finding(
@@ -154,8 +154,8 @@ def _records(stats: dict[str, Any]) -> Iterator[Finding]:
             "ring",
             f"{ring['lost']} decisions lost since {since}: a slurmctld that ended could not hand "
             "them over",
-            "see `sluice:` in slurmctld's log; keep the RingRecords and the Sluice version of the "
-            "plugin while records wait",
+            "see `sluice:` in slurmctld's log; keep the Sluice version of the plugin while records "
+            "wait",
         )
     if not ring["dropped"] and not ring["lost"]:
         yield Finding(
@@ -354,7 +354,12 @@ def preemption(site: Site) -> Iterator[Finding]:
     try:
         names = slurm_commands.preempting_qos()
     except SlurmError as error:
-        yield Finding("WARN", "preemption", str(error), "name the QoS that preempt in ExemptQos")
+        yield Finding(
+            "WARN",
+            "preemption",
+            str(error),
+            "leave the QoS that preempt alone by ModeOf=off Qos=NAME",
+        )
         return
     if names:
         yield Finding("OK", "preemption", f"left alone, as they preempt: QoS {', '.join(names)}")
@@ -363,7 +368,7 @@ def preemption(site: Site) -> Iterator[Finding]:
             "WARN",
             "preemption",
             "PreemptType=preempt/qos, but sacctmgr tells of no QoS that preempts",
-            "if some do, name them in ExemptQos",
+            "if some do, leave them alone by ModeOf=off Qos=NAME",
         )
 
 

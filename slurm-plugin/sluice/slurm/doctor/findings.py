@@ -154,7 +154,7 @@ SHOWN = 5
 """Jobs or tokens that a finding names."""
 HISTORY = (
     "make room, or let the user of sluiced write there; until then nothing is learned, and "
-    "slurmctld keeps decisions as far as RingRecords reaches"
+    "slurmctld keeps the latest 4,096 decisions"
 )
 TOPICS = {
     "configuration": "repair it, then `sluice config check`; the last good one is in use",
