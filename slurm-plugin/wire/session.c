@@ -17,7 +17,7 @@ struct content {
 	struct session_half agent, coordinator;
 };
 
-/* Who sent a credential, and what is in it. */
+/* The sender of a credential, and what is in it. */
 struct decoded {
 	struct content content;
 	uid_t uid;

@@ -1,14 +1,15 @@
 /*
- * Who speaks: one MUNGE credential each way, from which both sides draw a session's keys.
+ * Authentication: one MUNGE credential each way, from which both sides draw a session's
+ * keys.
  *
  * Each side puts 128 random bits into its credential, which MUNGE encrypts and only the
- * user for whom it is meant can decode. The coordinator's holds the agent's bits as well:
+ * user that it is meant for can decode. The coordinator's holds the agent's bits as well:
  * so it has decoded the agent's, and is no recording. munged on the coordinator's host
  * refuses a hello that it has seen before. A credential costs some 100 us and a connection
  * to munged each way; frames after these cost a SipHash.
  *
  * MUNGE's library waits for munged, for seconds if it is stopped: call these from a thread
- * that nobody waits for.
+ * that no thread waits for.
  */
 #ifndef SLUICE_SESSION_H
 #define SLUICE_SESSION_H
@@ -38,7 +39,7 @@ struct session_credential {
 
 struct session_munge {
 	const char *socket; /* of munged; NULL: its default */
-	uid_t slurm_user;   /* who may be the peer, besides root */
+	uid_t slurm_user;   /* the peer's user, if not root */
 };
 
 /* The agent's hello, for a coordinator that runs as SlurmUser. Fills in the half. */

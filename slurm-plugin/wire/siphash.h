@@ -1,5 +1,5 @@
 /*
- * SipHash-2-4 (Aumasson, Bernstein, INDOCRYPT 2012): who does not know the key can neither
+ * SipHash-2-4 (Aumasson, Bernstein, INDOCRYPT 2012): without the key one can neither
  * guess a digest nor make two texts of one. It authenticates messages, too.
  */
 #ifndef SLUICE_SIPHASH_H

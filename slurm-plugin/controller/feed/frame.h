@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* SipHash-2-4 under a key of this process's own: who knows no key cannot make
+/* SipHash-2-4 under a key of this process's own: without the key nothing can make
  * two records of one digest, so no change of a job goes unnoticed. */
 
 void digest_init (void);
@@ -43,7 +43,7 @@ const unsigned char *frame_payload (size_t *size);
 /* Forgets the frame that was begun. */
 void frame_drop (void);
 
-/* Hands everything over; ends the process when nobody reads. */
+/* Hands everything over; ends the process when its reader is gone. */
 void frame_flush (void);
 
 #endif

@@ -179,7 +179,7 @@ notes_of (const slurm_job_info_t *job)
 
 /* sluice/slurm/queue.py reads the fields in this order. Priority and reason are told apart:
  * those of all jobs change as they wait. When a waiting job may start, Slurm guesses again
- * and again: nobody is told. */
+ * and again: none is reported. */
 static void
 put_job (const slurm_job_info_t *job)
 {

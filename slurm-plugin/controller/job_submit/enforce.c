@@ -189,7 +189,7 @@ defined_tokens (const struct sluice_policy *policy, struct sluice_token_set *out
 
 /* Take tokens off one text of a job description. What was nothing but tokens
  * becomes NULL: at submission no licences, in a modification no change of them.
- * So nobody's wrong wish for a token costs a running job its other licences. */
+ * So no user's wrong wish for a token costs a running job its other licences. */
 static struct sluice_stripped
 strip (const struct view *view, const struct sluice_tokens *granted, enum sluice_wish wish,
        char **text)
@@ -260,7 +260,7 @@ enforce_grant (const struct view *view, job_desc_msg_t *job, struct sluice_recor
 }
 
 /* Root, SlurmUser, operators. Where slurmctld does not tell an operator from a
- * user, everybody counts as one: an administrator is never stood in the way. */
+ * user, all count as one: no administrator is refused. */
 static int
 is_administrator (uint32_t uid)
 {
@@ -276,7 +276,7 @@ enforce_modify (const struct view *view, job_desc_msg_t *change, uint32_t uid,
 	if (!view->reserves_tokens || (!change->licenses && !change->tres_per_task)
 	    || is_administrator (uid))
 		return;
-	/* also from an old snapshot: better believed than taken from the user */
+	/* also from an old snapshot: better kept than taken from the user */
 	const struct sluice_holder *holder
 	    = view->snapshot
 		  ? sluice_snapshot_holder (view->snapshot, adapter_job_id (change))

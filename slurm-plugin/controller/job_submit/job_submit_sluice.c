@@ -7,7 +7,7 @@
  *
  *   init         always succeeds: a plugin that fails to load stops slurmctld
  *   job_submit   always succeeds; decides in microseconds, without a file, a
- *                socket or a lock that anybody holds for long, because Slurm's
+ *                socket or a lock that is ever held for long, because Slurm's
  *                own locks are held meanwhile
  *   job_modify   always succeeds: an error would break even `scontrol hold`
  *   fini         hardly ever called: only where the list of plugins changes (22.05), and
@@ -241,7 +241,7 @@ decide (const struct view *view, const job_desc_msg_t *job, uint32_t submit_uid,
 	sluice_record_set_mode (&view->config, view_policy (view), out);
 }
 
-/* A job whose prediction came from the user's own runs alone; else others' were asked,
+/* A prediction that came from the user's own runs only; else others' were asked,
  * and the forest among them. */
 static int
 is_known (const struct view *view, const struct sluice_prediction *prediction)

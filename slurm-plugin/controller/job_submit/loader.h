@@ -37,7 +37,8 @@ struct view {
 	 * off file exists, for they would count once it is gone. */
 	int reserves_tokens;
 	int is_off; /* for all jobs */
-	/* Whose tokens: those of view_policy, then those that the configuration adds. */
+	/* The tokens that count: those of view_policy, then those that the configuration
+	 * adds. */
 	struct sluice_policy reserved;
 	/* slurm_file_totals: a token of which there are fewer is not given */
 	uint32_t promised[SLUICE_CLASS_COUNT][SLUICE_MAX_LANES];

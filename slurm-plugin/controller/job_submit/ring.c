@@ -96,7 +96,7 @@ ring_add_losses (struct ring *ring, uint64_t dropped, uint64_t lost)
 	pthread_mutex_unlock (&ring->lock);
 }
 
-/* Nobody else takes records out, and those in the ring do not change: so they are
+/* No other takes records out, and those in the ring do not change: so they are
  * looked at without the lock, which job_submit may want. */
 void
 ring_acknowledge (struct ring *ring, uint64_t boot, uint64_t number)

@@ -3,7 +3,7 @@
  *
  * job_submit puts in, the socket thread takes out. Records stay until they are
  * acknowledged; when the ring is full, new ones are dropped and counted, so
- * nobody ever waits for sluiced. Memory is reserved once, off the submit path.
+ * a submission never waits for sluiced. Memory is reserved once, off the submit path.
  *
  * A record keeps its place, counted from 0 and never used twice, until it is
  * acknowledged. Records that an earlier slurmctld could not hand over are put in
@@ -56,7 +56,7 @@ void ring_destroy (struct ring *ring);
  * memory; every record is dropped then. */
 int ring_reserve (struct ring *ring);
 
-/* A record will be pushed soon: fetch the memory that it will go to, which nobody has
+/* A record will be pushed soon: fetch the memory that it will go to, which no core has
  * touched since the ring was there the last time, meanwhile. */
 void ring_expect (struct ring *ring);
 

@@ -243,7 +243,7 @@ wanted_path (struct server *server, char out[SLUICE_PATH_SIZE])
 	loader_release (server->sources.loader);
 }
 
-/* Whether somebody listens at the path: a slurmctld that died may leave its socket. */
+/* Whether a process listens at the path: a slurmctld that died may leave its socket. */
 static int
 is_served (const char *path)
 {

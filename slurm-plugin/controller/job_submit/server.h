@@ -18,7 +18,7 @@
  *
  * Anything else is answered by `error <text>`. Only root and slurmctld's own
  * user are served. A client that hangs is dropped after seconds and delays
- * nobody but other clients.
+ * only other clients.
  */
 #ifndef SLUICE_SERVER_H
 #define SLUICE_SERVER_H
@@ -33,7 +33,7 @@
 #include "spool.h"
 
 /*
- * The file that this plugin was loaded from, as it was then. Who overwrites it in
+ * The file that this plugin was loaded from, as it was then. Overwriting it in
  * place changes the code that slurmctld runs; `sluice doctor` compares.
  */
 

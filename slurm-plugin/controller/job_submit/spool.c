@@ -49,8 +49,8 @@ spool_file_create (struct spool_file *file, const char *path, struct sluice_erro
 	return -1;
 }
 
-/* A directory may be anybody's: a file that others can write, a link, a device or a
- * name of somebody else's file is none of ours. */
+/* A directory may be any user's: a file that others can write, a link, a device or a
+ * name of another user's file is none of ours. */
 static int
 is_trusted (const struct stat *file)
 {
@@ -179,7 +179,7 @@ static const char infix[] = ".spool.";
 static void
 set_error (struct spool *spool, const char *text)
 {
-	/* nobody else writes them */
+	/* no other thread writes them */
 	int is_news = strcmp (spool->status.error, text) != 0
 		      || strcmp (spool->status.path, spool->path) != 0;
 
@@ -314,7 +314,7 @@ compare_found (const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The slots whose records nobody has acknowledged. */
+/* The slots of records without an acknowledgement. */
 static uint32_t
 find_records (const struct spool_file *file, uint64_t removed, struct found *out)
 {
@@ -447,7 +447,7 @@ wanted_path (const struct spool *spool, char out[SPOOL_PATH_SIZE])
 	loader_release (spool->loader);
 }
 
-/* The file may have to move, or somebody may have deleted it. */
+/* The file may have to move, or it may have been deleted. */
 static void
 tend (struct spool *spool)
 {
@@ -476,7 +476,7 @@ run (void *data)
 		eventfd_read (spool->ring->pushed_fd, &pushed);
 		spool->ring->is_awaited = 1;
 		int64_t now = thread_milliseconds ();
-		/* until the configuration is loaded nobody knows where the file belongs */
+		/* where the file belongs is unknown until the configuration is loaded */
 		if (now >= due || !spool->path[0]) {
 			tend (spool);
 			due = now + (spool->waits ? WAIT_MS : TEND_MS);

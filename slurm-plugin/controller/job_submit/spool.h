@@ -35,7 +35,7 @@
  *   slots         a record each, with its place in the ring
  *
  * Every part has a checksum, because kill -9 may end a write in its middle. The
- * file is written and read, never mapped: somebody may truncate it. It is locked
+ * file is written and read, never mapped: another process may truncate it. It is locked
  * while its slurmctld lives, and the lock ends with the process.
  */
 
@@ -44,7 +44,7 @@ struct spool_head {
 	char magic[8];
 	uint64_t checksum;	 /* CRC-64 of all behind it */
 	uint64_t sequence;	 /* rising */
-	uint64_t boot;		 /* whose file this is */
+	uint64_t boot;		 /* which the file is of */
 	uint32_t record_version; /* another one cannot be handed over */
 	uint32_t record_size;
 	uint64_t written; /* records put into the ring */
@@ -66,14 +66,14 @@ struct spool_file {
 	struct stat made;
 };
 
-/* Make a new file that nobody else can read, and lock it. 0, or -1 with the reason. */
+/* Make a new file that no other user can read, and lock it. 0, or -1 with the reason. */
 int spool_file_create (struct spool_file *file, const char *path, struct sluice_error *err);
 /* Open and lock the file of a slurmctld that is gone. 0; 1: it lives; -1: no such
  * file of ours, with the reason. */
 int spool_file_adopt (struct spool_file *file, const char *path, struct sluice_error *err);
 void spool_file_close (struct spool_file *file);
 
-/* Whether the file is at path still, and nobody has put another there. */
+/* Whether the file is at path still, and not replaced by another. */
 int spool_file_is_at (const struct spool_file *file, const char *path);
 
 /* Write the next head; fills in what makes it one. 0, or -1 with the reason. */

@@ -19,7 +19,7 @@ int thread_join (pthread_t thread);
  * stop_fd is, else 0. */
 int thread_sleep (int stop_fd, int wake_fd, int milliseconds);
 
-/* A clock for deadlines that nobody sets. */
+/* A clock for deadlines, which is never set. */
 int64_t thread_milliseconds (void);
 
 #endif

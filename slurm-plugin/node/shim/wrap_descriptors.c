@@ -46,7 +46,7 @@ close (int fd)
 	return done;
 }
 
-/* Since glibc 2.34; earlier, nobody may find that ours does not work. */
+/* Since glibc 2.34; earlier, no caller may find that ours does not work. */
 extern int close_range (unsigned int first, unsigned int last, int flags);
 extern void closefrom (int first);
 #ifndef CLOSE_RANGE_CLOEXEC

@@ -1,7 +1,7 @@
 /*
- * Output by stdio. What it writes for itself, libc calls where nobody can stand in front,
- * so we stand in front of what fills its buffers: bytes count when they reach the buffer,
- * and a call that is about to empty it is one that writes. Of the buffers that libc
+ * Output by stdio. What it writes for itself, libc calls where no preload can stand in
+ * front, so we stand in front of what fills its buffers: bytes count when they reach the
+ * buffer, and a call that is about to empty it is one that writes. Of the buffers that libc
  * empties at exit, the bytes are counted and the write is not.
  *
  * Wide characters are not seen.

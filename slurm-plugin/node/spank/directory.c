@@ -253,7 +253,7 @@ enum { GRACE_S = 2 }; /* beyond the command's timeout, for the file system */
 	X (FILE_SYSTEM, 1, "cannot look at the lane's path")                               \
 	X (PARENT, 2, "cannot open the parent directory")                                  \
 	X (ELSEWHERE, 3, "the directory would not be on the lane's file system")           \
-	X (UNSAFE, 4, "everybody may exchange what lies in the parent directory")          \
+	X (UNSAFE, 4, "any user may exchange what lies in the parent directory")           \
 	X (MAKE, 5, "cannot make the directory")                                           \
 	X (CHANGED, 6, "the directory is not the one that was made")                       \
 	X (COMMAND, 7, "the placement command failed")                                     \
@@ -333,7 +333,7 @@ find_in (int parent, const struct directory_request *request)
 	return outcome;
 }
 
-/* An earlier srun of the same allocation made it, or somebody else did. */
+/* An earlier srun of the same allocation made it, or another user did. */
 static struct outcome
 reuse (int parent, const struct directory_request *request)
 {

@@ -79,8 +79,8 @@ struct grant_request {
 	int argc;		       /* the plugin's arguments in plugstack.conf */
 	char **argv;
 	const char *io_dir; /* --io-dir as it was given, or NULL */
-	/* What the directory's name is made of, as text of GRANT_SEED_SIZE: who has the
-	 * same seed finds it again. NULL: nobody else has. */
+	/* What the directory's name is made of, as text of GRANT_SEED_SIZE: with the
+	 * same seed it is found again. NULL: no other has it. */
 	const char *seed;
 	/* 1: a step that had another seed may have made the directory */
 	int may_find;
@@ -89,7 +89,7 @@ struct grant_request {
 };
 
 enum { GRANT_SEED_SIZE = 33 };
-/* 0: a fresh one, which nobody can guess. */
+/* 0: a fresh one, which no user can guess. */
 int grant_make_seed (char out[GRANT_SEED_SIZE]);
 
 enum grant_result {

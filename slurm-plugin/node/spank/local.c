@@ -58,8 +58,8 @@ set_turns (const struct holding *job)
 	setenv (TURNS_JOB_VARIABLE, text, 1);
 }
 
-/* A number of the step beyond the first, or a batch script: somebody else may have made the
- * directory. Within salloc the seed says where. */
+/* A number of the step beyond the first, or a batch script: another process may have made
+ * the directory. Within salloc the seed says where. */
 static int
 may_be_late (spank_t spank, const struct holding *holding)
 {

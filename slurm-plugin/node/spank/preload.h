@@ -1,6 +1,6 @@
 /*
  * Jobs that have a page (turns.h) get libsluice_turns.so preloaded into their script and
- * tasks; nobody else does.
+ * tasks; nothing else does.
  *
  * It stands in LD_PRELOAD in front of what the user has there: a profiler behind it does
  * not take waiting for writing.

@@ -40,7 +40,7 @@ struct lane {
 struct settings {
 	const struct backend *backend;
 	char command[SETTINGS_PATH_SIZE];	 /* empty: the backend needs none */
-	char turns[SETTINGS_PATH_SIZE];		 /* empty: nobody takes turns */
+	char turns[SETTINGS_PATH_SIZE];		 /* empty: no job takes turns */
 	char turns_socket[SETTINGS_SOCKET_SIZE]; /* empty: the agent's usual place */
 	char turns_on[SETTINGS_FILE_SYSTEMS][SETTINGS_PATH_SIZE];
 	uint32_t turns_on_count;

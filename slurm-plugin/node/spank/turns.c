@@ -219,7 +219,7 @@ request_page (int connection, const struct sluice_agent_request *request)
 	return 0;
 }
 
-/* ---- who takes turns ---- */
+/* ---- which steps take turns ---- */
 
 void
 turns_describe (const struct holding *job, char out[TURNS_JOB_SIZE])
