@@ -186,7 +186,6 @@ FAILURES = {
     "sluice history ingest": "Something could not be read; it is named.",
     "sluice profile": "A log could not be read; it is named.",
     "sluice off": "A step failed; the text says which.",
-    "sluice site attribute": "A log could not be read; it is named.",
 }
 """What exit status 1 says of a command, where it is not that the command failed."""
 PROBE_STATUSES = [
@@ -211,7 +210,7 @@ def exit_statuses(name: str) -> list[tuple[str, str]]:
 USES = {
     "Bundle": {
         *("sluice history top", "sluice model publish", "sluice predict", "sluice site assess"),
-        *("sluice site attribute", "sluice site interference", "sluice-learn"),
+        *("sluice site interference", "sluice-learn"),
     },
     "Snapshot": {"sluice doctor", "sluiced"},
     "Socket": {"sluice doctor", "sluiced"},

@@ -196,7 +196,7 @@ REPORTS = (
     "site interference",
     "site interference owc:1M:4 aw:1M:4",
     "site assess",
-    "site attribute --dry-run a.darshan",
+    "site interference --learn 2y",
 )
 """Those that a history of one run is enough for; so are `train` and `score --backtest`."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import planted
@@ -12,7 +11,6 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_logs import MadeLog
 from scipy.stats import false_discovery_control
 
 from sluice.cli.main import main
@@ -22,19 +20,11 @@ from sluice.interference import attribution
 from sluice.interference.attribution import CLEAR, UNDER, Findings, attribute
 from sluice.interference.pairs import false_discovery_rates, pooled
 from sluice.interference.timeline import (
-    OTHER_LOAD,
-    ServerLoadError,
     Timeline,
     exposure,
-    foreign,
     load_of_jobs,
-    read_series,
-    shuffled,
     slices_of,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +66,7 @@ def control(runs: list[Timeline], shuffles: int, false_rate: float) -> int:
     """In how many shuffled histories something is attributed."""
     rng = np.random.default_rng(7)
     return sum(
-        bool(attributed(attribute(shuffled(runs, rng), seed=seed, false_rate=false_rate)))
+        bool(attributed(attribute(planted.shuffled(runs, rng), seed=seed, false_rate=false_rate)))
         for seed in range(shuffles)
     )
 
@@ -126,7 +116,7 @@ def many(seed: int) -> list[Timeline]:
 
 def test_one_pair_that_interferes_is_found_among_many_that_do_not():
     runs = many(1)
-    findings = attribute(runs[: 5 * EACH], others=runs[5 * EACH :])
+    findings = attribute(runs)
     assert len(findings.observations) > 50
     assert attributed(findings) == {("app01", "app00")}
     assert findings.out_of_reach == 0
@@ -206,23 +196,6 @@ def test_runs_on_disjoint_targets_cannot_meet():
     assert one.shares_with(timeline([1.0] * 9))
 
 
-def test_what_known_runs_moved_is_not_other_load():
-    run = Timeline("a", 1, 10.0, 2.0, np.array([40.0, 40.0]))
-    series = timeline([100.0] * 10 + [120.0] * 4 + [100.0] * 26 + [900.0] * 10)
-    other = foreign(series, [run])
-    assert other.application == OTHER_LOAD
-    assert np.flatnonzero(other.busy).tolist() == list(range(40, 50))
-
-
-@given(start=st.floats(-30.0, 60.0), width=st.floats(0.3, 7.0), count=st.integers(1, 9))
-def test_all_that_a_run_moved_is_taken_off_wherever_its_bins_lie(start, width, count):
-    run = Timeline("a", 1, start, width, np.full(count, 1e4 * width))
-    edges = np.clip(np.arange(51.0), start, run.end)
-    load = np.diff(edges) * 1e4
-    load[20:30] += 900.0
-    assert np.flatnonzero(foreign(timeline(load), [run]).busy).tolist() == list(range(20, 30))
-
-
 def unlogged(start: float, end: float, *, number: int = 77, moved: int = 10**12) -> Job:
     nothing = dict.fromkeys(field.name for field in fields(Job))
     known = {"cluster": "c", "job_id": number, "submit": 0, "restarts": 0, "source": "sacct"}
@@ -251,132 +224,73 @@ def test_what_jobs_without_a_log_did_is_not_laid_to_a_job_that_writes_at_the_sam
         writers.append(Timeline("writer", 1, start, 1.0, wrote))
         jobs.append(unlogged(start + spell.start, start + spell.stop))
     alongside = load_of_jobs(jobs, 0.0, 12_000.0)
-    assert attributed(attribute(victims, others=writers)) == {("victim", "writer")}
-    told = attribute(victims, others=writers, alongside=[alongside])
+    assert attributed(attribute([*victims, *writers])) == {("victim", "writer")}
+    told = attribute([*victims, *writers], alongside=[alongside])
     assert attributed(told) == set()
     assert {one.aggressor for one in told.observations} == {"writer"}
     assert told.coarse == 0
 
 
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("when,bytes\n1,2\n", ":1: needs the columns time and bytes"),
-        ("time,bytes\n1,2\n2,x\n", ":3: time and bytes must be numbers"),
-        ("time,bytes\n1,2\n", "two times or more"),
-        ("time,bytes\n1,2\n2,2\n4,2\n", "even steps"),
-        ("time,bytes\n1,2\n2,2\ninf,2\n", "even steps"),
-        ("time,bytes\n1,2\n2,-2\n", "not negative"),
-        ("time,bytes\n1,2\n2,nan\n", "finite"),
-    ],
-)
-def test_a_series_that_cannot_be_used_is_refused_by_line_and_reason(tmp_path, text, complaint):
-    path = tmp_path / "load.csv"
-    path.write_text(text)
-    with pytest.raises(ServerLoadError, match=complaint):
-        read_series(path)
-
-
-def series_of(path: Path, times: np.ndarray) -> Path:
-    path.write_text("time,bytes\n" + "".join(f"{time:.4f},1\n" for time in times))
+@pytest.fixture(scope="module")
+def history(runs, tmp_path_factory):
+    """A history that knows the planted runs."""
+    path = tmp_path_factory.mktemp("history") / "history.db"
+    with Store(path, create=True) as store:
+        planted.fill(store, runs)
     return path
 
 
-def test_a_series_is_as_long_as_its_times_although_its_first_step_is_not_the_mean_one(tmp_path):
-    times = 1e9 + np.concatenate([[0.0], 5.004 + 5.0 * np.arange(9999)])
-    series = read_series(series_of(tmp_path / "load.csv", times))
-    assert abs(series.end - series.bin_seconds - times[-1]) < series.bin_seconds / 2
+def learn(history, *words: str):
+    words = ["site", "interference", "--learn", "2023-11-01", "--history", str(history), *words]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0, done.output
+    return done
 
 
-def test_a_series_whose_steps_drift_until_times_lie_in_others_bins_is_refused(tmp_path):
-    times = 1e9 + np.cumsum(np.repeat([5.0, 5.004], 4000))
-    with pytest.raises(ServerLoadError, match="even steps"):
-        read_series(series_of(tmp_path / "load.csv", times))
-
-
-@pytest.fixture(scope="module")
-def logs(runs, tmp_path_factory):
-    """Genuine logs whose heatmaps are those of the planted runs."""
-    place = tmp_path_factory.mktemp("logs")
-    planted.write_logs(runs, place)
-    return place
-
-
-def test_the_command_finds_it_in_logs_and_keeps_it(logs, tmp_path):
-    history = tmp_path / "history.db"
-    result = CliRunner().invoke(
-        main, ["site", "attribute", str(logs), "--history", str(history), "--json"]
+def test_pairs_are_learned_from_the_history_kept_and_shown(history):
+    done = learn(history, "--json")
+    shown = json.loads(done.stdout)["production"]
+    assert {(o["victim"], o["aggressor"]) for o in shown if o["is_attributed"]} == set(
+        planted.PLANTED
     )
-    assert result.exit_code == 0, result.output
-    answer = json.loads(result.stdout)
-    assert answer["logs"]["with_heatmap"] == len(list(logs.iterdir()))
-    found = {(o["victim"], o["aggressor"]) for o in answer["observations"] if o["attributed"]}
-    assert found == set(planted.PLANTED)
-    with Store(history) as store:
+    assert "48 logs with a heatmap, 0 without; 48 runs resolved" in done.stderr
+    with Store(history, read_only=True) as store:
         kept = pooled(store.observed_interference())
-    assert {(o.victim, o.aggressor) for o in kept if o.is_attributed} == found
-    assert len(kept) == len(answer["observations"])
+    assert [(o.victim, o.rho) for o in kept] == [(o["victim"], o["rho"]) for o in shown]
+    for one in kept:
+        if one.is_attributed:
+            assert one.rho == pytest.approx(planted.PLANTED[one.victim, one.aggressor], rel=0.2)
+    done = CliRunner().invoke(main, ["site", "interference", "--history", str(history)])
+    assert "Learned from production:" in done.stdout
+    assert "may be chance" in done.stdout
 
 
-def test_the_control_tries_the_load_of_the_servers_too(logs, tmp_path):
-    series = tmp_path / "load.csv"
-    rows = [f"{1_700_000_000 + 10 * i},{1e12 if i % 10 < 4 else 0}\n" for i in range(900)]
-    series.write_text("time,bytes\n" + "".join(rows))
-    few = map(str, sorted(logs.iterdir())[:6])
-    words = ["site", "attribute", *few, "--dry-run", "--json", "--control", "3"]
-    without = json.loads(CliRunner().invoke(main, words).stdout)
-    alongside = json.loads(CliRunner().invoke(main, [*words, "--server-load", str(series)]).stdout)
-    assert OTHER_LOAD in {one["aggressor"] for one in alongside["observations"]}
-    assert alongside["control"]["pairs_tested"] > without["control"]["pairs_tested"]
+def test_nothing_is_learned_from_runs_that_no_counter_confirms(runs, tmp_path):
+    with Store(tmp_path / "history.db", create=True) as store:
+        planted.fill(store, runs, counted=0.001)
+    done = learn(tmp_path / "history.db", "--json")
+    assert "0 logs with a heatmap" in done.stderr
+    assert json.loads(done.stdout)["production"] == []
 
 
-def test_the_command_knows_jobs_without_a_log_by_the_history(logs, tmp_path):
-    history = tmp_path / "history.db"
-    few = sorted(logs.iterdir())[:3]
-    start = 1_700_000_000
-    with Store(history, create=True) as store:
-        meanwhile = unlogged(start, start + 10_000)
-        before = unlogged(start - 99, start - 9, number=78)
-        with_log = unlogged(start, start + 10_000, number=1000)
-        store.upsert_jobs([meanwhile, before, with_log])
-    words = ["site", "attribute", *map(str, few), "--dry-run", "--history", str(history)]
-    answer = json.loads(CliRunner().invoke(main, [*words, "--json"]).stdout)
-    assert answer["jobs_without_log"] == 1
-    assert "1 jobs without a log ran meanwhile" in CliRunner().invoke(main, words).stdout
+def test_jobs_without_a_log_are_known_by_the_history(runs, tmp_path):
+    with Store(tmp_path / "history.db", create=True) as store:
+        planted.fill(store, runs[:3])
+        meanwhile = unlogged(planted.START, planted.START + 10_000)
+        before = unlogged(planted.START - 99, planted.START - 9, number=78)
+        store.upsert_jobs([meanwhile, before])
+    assert "1 job without a log ran meanwhile" in learn(tmp_path / "history.db").stderr
 
 
-def test_the_command_says_when_it_cannot_try_as_many_storage_models_as_so_many_pairs_need(
-    logs, monkeypatch
-):
+def test_it_says_when_it_cannot_try_as_many_shuffles_as_so_many_pairs_need(history, monkeypatch):
     monkeypatch.setattr(attribution, "MOST_NUMBERS", 0)
-    words = ["site", "attribute", str(logs), "--dry-run", "--false-rate", "0.00016"]
-    result = CliRunner().invoke(main, words)
-    assert result.exit_code == 0, result.output
-    assert "2 of them fell further than in every shuffled history" in result.stdout
-    assert "16 pairs need a p of 1e-05" in result.stdout
+    monkeypatch.setattr(attribution.attribute, "__kwdefaults__", FEW_FALSE)
+    said = learn(history).stderr
+    assert "2 pairs fell further than in every shuffled history" in said
+    assert "16 pairs need a p of 1e-05" in said
 
 
-def test_a_heatmap_longer_than_darshan_writes_is_named_and_left_out(logs, tmp_path):
-    log = MadeLog(jobid=1, nprocs=1, start=1_700_000_000, end=1_700_000_200, exe="/apps/a")
-    log.add_heatmap(0.1, [1] * 2000, [0] * 2000)
-    log.write(tmp_path / "long.darshan")
-    words = ["site", "attribute", str(min(logs.iterdir())), str(tmp_path), "--dry-run"]
-    result = CliRunner().invoke(main, words)
-    assert result.exit_code == 1
-    assert "long.darshan: a heatmap of 2000 bins" in result.stderr
-    assert "2 logs: 1 with a heatmap, 0 without, 1 damaged" in result.stdout
-
-
-def test_the_command_says_what_it_could_not_tell(logs, tmp_path):
-    (tmp_path / "broken.darshan").write_bytes(b"no log")
-    few = sorted(logs.iterdir())[:3]
-    words = ["site", "attribute", *map(str, few), str(tmp_path), "--dry-run", "--control", "2"]
-    result = CliRunner().invoke(main, words)
-    assert result.exit_code == 1
-    assert "broken.darshan" in result.stderr
-    assert result.stdout.startswith("coverage: ")
-    assert "4 logs: 3 with a heatmap, 0 without, 1 damaged" in result.stdout
-    assert "0 of 2 shuffled histories" in result.stdout
+FEW_FALSE = {"alongside": (), "false_rate": 0.00016, "seed": 0}
 
 
 def test_shares_between_clear_and_under_count_on_neither_side(runs):

@@ -1,4 +1,4 @@
-"""What the regressions of `sluice site attribute` are made of, against the long way round."""
+"""What the regressions of attribution are made of, against the long way round."""
 
 from __future__ import annotations
 

@@ -9,12 +9,12 @@ import pytest
 from click.testing import CliRunner
 from history_rows import a_job, a_log, a_profile
 
-from sluice.cli.attribute import _time_covered
 from sluice.cli.main import main
 from sluice.history_db.records import ObservedInterference
 from sluice.history_db.store import Store
 from sluice.interference.observations import Observation, Seen
 from sluice.interference.pairs import pooled, site_evidence
+from sluice.interference.production import time_covered
 from sluice.interference.programs import MIB, ProductionProgram, Program
 from sluice.interference.site_model import QUEUE, _Problem, fit
 from sluice.interference.timeline import Timeline
@@ -76,14 +76,14 @@ def test_the_last_thirty_days_asked_every_week_count_once(store):
     assert [row.found for row in store.observed_interference()] == [4]
 
 
-def test_a_log_of_a_clock_that_is_years_off_does_not_stretch_the_time_covered():
+def test_a_log_of_a_clock_that_is_years_off_does_not_stretch_thetime_covered():
     def run(start: float) -> Timeline:
         return Timeline("a", 1, start, 1.0, np.ones(9))
 
     day = 86400
     runs = [run(20_000 * day + i * day) for i in range(30)]
-    assert _time_covered([*runs, run(946_684_800)]) == (20_000 * day, 20_029 * day)
-    assert _time_covered([]) == (0, 0)
+    assert time_covered([*runs, run(946_684_800)]) == (20_000 * day, 20_029 * day)
+    assert time_covered([]) == (0, 0)
 
 
 def test_other_pairs_stay_when_one_is_replaced(store):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import shutil
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -13,19 +11,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from history_rows import a_log, a_profile
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_logs import MadeLog
 
 from sluice.cli.main import main
+from sluice.darshan.bursts import Heatmap, packed
+from sluice.history_db.records import Run
+from sluice.history_db.store import Store
 from sluice.interference.attribution import attribute
 from sluice.interference.timeline import (
     BINS,
     Timeline,
     exposure,
     one_run_a_job,
-    read_timeline,
     slices_of,
+    timeline_of,
 )
 
 if TYPE_CHECKING:
@@ -36,14 +37,6 @@ REAL_LOGS = Path(__file__).parents[1] / "data" / "darshan"
 
 def timeline(moved: ArrayLike, *, start: float = 0.0, name: str = "a", **more) -> Timeline:
     return Timeline(name, 1, start, 1.0, np.array(moved, dtype=float), **more)
-
-
-def ask(*words: object) -> dict:
-    result = CliRunner().invoke(
-        main, ["site", "attribute", *map(str, words), "--dry-run", "--json"]
-    )
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
 
 
 # Logs of one job
@@ -131,34 +124,30 @@ def test_logs_of_one_job_may_use_the_targets_of_all_of_them():
     assert unknown.targets is None
 
 
-def write_log(place: Path, *, job: int, bins: list[int], io_seconds: float | None = None) -> None:
-    log = MadeLog(jobid=job, start=1_700_000_000, end=1_700_000_000 + len(bins))
-    log.add_heatmap(1.0, bins, [0] * len(bins))
+def read(bins: list[int], io_seconds: float | None = None, **log) -> Timeline | None:
+    """Return what the history tells of a run."""
+    numbers = {"runtime_seconds": 100.0}
     if io_seconds is not None:
-        counters = {"WRITES": 10, "BYTES_WRITTEN": sum(bins), "F_WRITE_TIME": io_seconds}
-        log.add("POSIX", file=1, rank=0, counters=counters)
-    log.write(place)
+        numbers["io_share"] = io_seconds / 100.0
+    moved = np.array(bins, dtype=float)
+    content = packed(1e9, Heatmap(1.0, moved, 0.0 * moved)) if bins else None
+    row = a_log(heatmap=content, exe="/apps/cfd -v", osts=(3, 4), **log)
+    return timeline_of(Run(1, row, a_profile(numbers=numbers), b"", None))
 
 
-def test_copies_of_a_log_and_logs_of_one_job_add_no_runs(tmp_path):
-    for number in range(3):
-        write_log(tmp_path / f"{number}.darshan", job=5, bins=[9, 9, 9 + number] * 9)
-    shutil.copy(tmp_path / "0.darshan", tmp_path / "copy.darshan")
-    answer = ask(tmp_path, tmp_path / "1.darshan")
-    assert answer["logs"] == {"with_heatmap": 3, "without": 0, "copies": 2, "damaged": 0}
-    assert answer["runs"] == {"resolved": 1, "unresolved": 0}
+def test_a_run_of_the_history_is_known_by_its_heatmap():
+    found = read([10**9, 0, 5 * 10**8], jobid=5, nprocs=7)
+    assert (found.application, found.processes, found.job) == ("cfd", 7, 5)
+    assert (found.start, found.bin_seconds, found.targets) == (1e9, 1.0, {3, 4})
+    assert found.moved == pytest.approx([1e9, 0, 5e8], rel=0.05)
+    assert read([]) is None
 
 
 # Bins that are too wide
 
 
-def test_short_bursts_in_every_bin_are_told_from_one_long_one_by_the_time_spent_in_io(tmp_path):
-    write_log(tmp_path / "dense", job=1, bins=[10**9] * 90, io_seconds=80.0)
-    write_log(tmp_path / "sparse", job=2, bins=[10**9] * 90, io_seconds=9.0)
-    write_log(tmp_path / "unknown", job=3, bins=[10**9] * 90)
-    dense, sparse, unknown = (
-        read_timeline(tmp_path / name).timeline for name in ("dense", "sparse", "unknown")
-    )
+def test_short_bursts_in_every_bin_are_told_from_one_long_one_by_the_time_spent_in_io():
+    dense, sparse, unknown = (read([10**9] * 90, seconds) for seconds in (80.0, 9.0, None))
     assert (dense.io_seconds, sparse.io_seconds, unknown.io_seconds) == (80.0, 9.0, None)
     assert slices_of(dense) is not None
     assert slices_of(sparse) is None
@@ -200,12 +189,15 @@ def test_the_part_of_an_aggressor_with_too_wide_bins_is_still_taken_out_of_what_
     assert not [one for one in findings.observations if one.victim == "victim"]
 
 
-def test_the_recorded_logs_resolve_few_runs_and_no_two_of_them_met():
-    answer = ask(REAL_LOGS)
-    runs = answer["runs"]
-    assert runs["unresolved"] > runs["resolved"]
-    assert {name for name, count in answer["pairs"].items() if count} == set()
-    assert answer["observations"] == []
+def test_the_recorded_logs_resolve_few_runs_and_no_two_of_them_met(tmp_path):
+    history = tmp_path / "history.db"
+    words = ["history", "ingest", str(REAL_LOGS), "--history", str(history)]
+    assert CliRunner().invoke(main, words).exit_code in {0, 1}
+    with Store(history, read_only=True) as store:
+        runs = [one for one in map(timeline_of, store.runs()) if one is not None]
+    found = attribute(one_run_a_job(runs))
+    assert found.unresolved > found.resolved
+    assert (found.too_few, found.coarse, found.observations) == (0, 0, ())
 
 
 # When others were busy

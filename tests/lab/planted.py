@@ -7,17 +7,19 @@ width doubling from 0.1 s until the run fits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from made_logs import MadeLog
+from history_rows import a_job, a_log, a_profile
 
+from sluice.darshan.bursts import Heatmap, packed
 from sluice.interference.timeline import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
+
+    from sluice.history_db.store import Store
 
 STEP = 0.05  # seconds
 BINS = 200
@@ -106,15 +108,41 @@ def _timeline(name: str, start: float, moved: np.ndarray) -> Timeline:
     return Timeline(name, 16, first * STEP, width * STEP, bins)
 
 
-def write_logs(runs: Sequence[Timeline], place: Path) -> None:
-    """Write genuine logs whose heatmaps are those of the runs."""
-    for number, run in enumerate(runs):
-        log = MadeLog(
-            jobid=1000 + number,
+def fill(store: Store, runs: Sequence[Timeline], *, counted: float = 1.0) -> None:
+    """Let a history know the runs by their logs; counters saw so much of their bytes."""
+    for number, run in enumerate(runs, 1000):
+        start, end = START + round(run.start), START + round(run.end)
+        moved = float(run.moved.sum())
+        heatmap = packed(START + run.start, Heatmap(run.bin_seconds, run.moved, 0.0 * run.moved))
+        log = a_log(
+            number,
+            jobid=number,
             nprocs=run.processes,
-            start=1_700_000_000 + round(run.start),
-            end=1_700_000_000 + round(run.end),
+            start=start,
+            end=end,
             exe=f"/apps/{run.application} -v",
+            heatmap=heatmap,
         )
-        log.add_heatmap(run.bin_seconds, [round(one) for one in run.moved], [0] * len(run.moved))
-        log.write(place / f"{number}.darshan")
+        numbers = a_profile().numbers | {"write_bytes": moved}
+        store.add_logs([(log, a_profile(numbers=numbers), b"")])
+        counters = {"write_bytes": round(counted * moved), "read_bytes": 0}
+        store.upsert_jobs(
+            [a_job(job_id=number, uid=1000, submit=start, start=start, end=end, **counters)]
+        )
+    store.link_logs()
+
+
+START = 1_700_000_000
+
+
+def shuffled(timelines: Sequence[Timeline], rng: np.random.Generator) -> list[Timeline]:
+    """Give every run the start of another and turn its I/O in time: the negative control.
+
+    Whatever coincided with others no longer does, so nothing that is found in shuffled runs is
+    true.
+    """
+    starts = rng.permutation([one.start for one in timelines])
+    return [
+        replace(one, start=float(start), moved=np.roll(one.moved, rng.integers(len(one.moved))))
+        for one, start in zip(timelines, starts, strict=True)
+    ]

@@ -205,17 +205,6 @@ def test_a_young_site_gets_a_model_as_soon_as_there_is_anything_to_learn_from(na
     assert (tmp_path / "model.bundle").exists()
 
 
-@pytest.mark.parametrize("log", [None, next(LOGS.glob("*.darshan"))])
-def test_attribution_of_one_log_or_none_says_so(log, tmp_path):
-    logs = tmp_path / "logs"
-    logs.mkdir()
-    if log is not None:
-        (logs / log.name).symlink_to(log)
-    (code, output), *_ = answers(tmp_path, ("site", "attribute", "--dry-run", str(logs))).values()
-    assert code == 0, output
-    assert "0 attributed" in output
-
-
 @settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
 @given(histories())
 def test_any_history_gives_answers_or_a_sentence_with_a_remedy(runs):

@@ -209,18 +209,17 @@ class _Evidence:
 def attribute(
     timelines: Sequence[Timeline],
     *,
-    others: Iterable[Timeline] = (),
     alongside: Iterable[Timeline] = (),
     false_rate: float = FALSE_RATE,
     seed: int = 0,
 ) -> Findings:
-    """Find who slows whom.
+    """Find the pairs in which one application slows the other.
 
-    `others` can be aggressors only, as the load that a server saw. What happened `alongside` has no
-    bursts that anybody saw, so it is called no aggressor; it only takes blame off the others.
+    The bursts of what happened `alongside` are not known, so it is called no aggressor; it only
+    keeps its load from being assigned to others.
     """
     alongside = list(alongside)
-    runs, unresolved = _resolve(timelines, [*others, *alongside])
+    runs, unresolved = _resolve(timelines, alongside)
     unclear = _mostly_unresolved(timelines, runs)
     vague = unclear | {one.application for one in alongside}
     found = {

@@ -1,4 +1,4 @@
-"""Timelines: bytes that runs and servers moved over time.
+"""Timelines: bytes that runs and jobs moved over time.
 
 Darshan's HEATMAP counts bytes in at most 200 bins. A bin at the edge of a burst says that the burst
 began or ended somewhere inside it; only a bin with busy neighbours on both sides was busy
@@ -10,15 +10,12 @@ One run a job: its logs put together. A program without MPI leaves a log for eac
 They did the same at the same time, so each taken for a run of its own would count one piece of
 evidence many times over.
 
-Load that no log explains: what the servers saw, or what jobs without a log moved. LMT-like series
-tell how many bytes the targets moved over time, for all clients: login and transfer nodes, other
-clusters, jobs without a log. Where nobody watched the servers, accounting or Lustre's job
-statistics tell what each of these jobs moved between its start and its end.
+Of jobs without a log, accounting or Lustre's job statistics tell what each moved between its start
+and its end.
 """
 
 from __future__ import annotations
 
-import csv
 import math
 from collections import defaultdict
 from dataclasses import dataclass, replace
@@ -27,19 +24,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sluice.darshan.bursts import QUIET, runs_of
-from sluice.darshan.features import ENOUGH, measure
-from sluice.darshan.log import DarshanLogError, read_log
+from sluice.darshan.bursts import QUIET, runs_of, unpacked
 from sluice.history_db.records import program_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from sluice.darshan.log import DarshanLog
-    from sluice.history_db.records import Job
+    from sluice.history_db.records import Job, Run
 
     Array = NDArray[np.floating[Any]]
     Spells = tuple[Array, Array]
@@ -54,7 +47,7 @@ PIECE = 4  # bins of a slice at most, so that a job that writes throughout has s
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """One run, or what a server saw; compared by identity."""
+    """One run, or several jobs together; compared by identity."""
 
     application: str
     processes: int
@@ -194,62 +187,23 @@ def resampled(run: Timeline, edges: Array) -> NDArray[np.float64]:
     return np.diff(np.interp(edges, run.edges, sums))
 
 
-def shuffled(timelines: Sequence[Timeline], rng: np.random.Generator) -> list[Timeline]:
-    """Give every run the start of another and turn its I/O in time: the negative control.
-
-    What each run moved, how often, and how many ran together stays; whatever coincided with
-    others no longer does, so nothing that is found in shuffled runs is true.
-    """
-    starts = rng.permutation([one.start for one in timelines])
-    return [
-        replace(one, start=float(start), moved=np.roll(one.moved, rng.integers(len(one.moved))))
-        for one, start in zip(timelines, starts, strict=True)
-    ]
-
-
-MOST_BINS = 1000  # Darshan has 200; work and memory grow with them, for each run that was met
-
-
-@dataclass(frozen=True, slots=True)
-class LogTimeline:
-    """One log, known by its bytes: a copy tells nothing new."""
-
-    digest: bytes
-    timeline: Timeline | None
-    """None where it has no heatmap, or nothing was moved."""
-
-
-def read_timeline(path: Path) -> LogTimeline:
-    """Read one log. Raises DarshanLogError, OSError."""
-    log = read_log(path)
-    return LogTimeline(log.digest, _timeline(log))
-
-
-def _timeline(log: DarshanLog) -> Timeline | None:
-    if log.heatmap is None:
+def timeline_of(run: Run) -> Timeline | None:
+    """Return when a run moved how much; None where its log has no heatmap."""
+    seen, log = unpacked(run.log.heatmap), run.log
+    if seen is None:
         return None
-    moved = log.heatmap.written + log.heatmap.read
-    if len(moved) > MOST_BINS:
-        raise DarshanLogError(f"a heatmap of {len(moved)} bins, more than the {MOST_BINS} expected")
-    if not moved.any():
-        return None
+    share = run.profile.numbers.get("io_share")
+    runtime = run.profile.numbers.get("runtime_seconds")
     return Timeline(
-        application=program_name(log.exe) or "unknown",
-        processes=log.nprocs,
-        start=log.start,
-        bin_seconds=log.heatmap.bin_seconds,
-        moved=moved,
+        application=program_name(log.exe or "") or "unknown",
+        processes=log.nprocs or 1,
+        start=seen.start,
+        bin_seconds=seen.bin_seconds,
+        moved=seen.moved,
         job=log.jobid or None,
-        targets=log.targets,
-        io_seconds=_io_seconds(log),
+        targets=None if log.osts is None else frozenset(log.osts),
+        io_seconds=share * runtime if share and runtime else None,
     )
-
-
-def _io_seconds(log: DarshanLog) -> float | None:
-    """Return what the slowest process spent in I/O, where files were timed that had most of it."""
-    found = measure(log)
-    seconds = found.slowest_seconds
-    return seconds if seconds > 0 and found.coverage >= ENOUGH else None
 
 
 BINS = 200  # at most, as in one log
@@ -339,53 +293,9 @@ def _io_seconds_of_job(whole: Timeline, parts: Sequence[Timeline]) -> float | No
     return whole.busy_seconds * float(np.average(filled, weights=weights))
 
 
-OTHER_LOAD = "(other load)"
 UNLOGGED_JOBS = "(jobs without a log)"
 JOB_BIN_SECONDS = 10.0  # or longer where that would take
 JOB_BINS = 100_000  # more than these
-COLUMNS = ("time", "bytes")
-
-
-class ServerLoadError(Exception):
-    """A series cannot be used; the text says where and why."""
-
-
-def read_series(path: Path) -> Timeline:
-    """Read a CSV file with the columns time (UTC seconds, even steps) and bytes (of the step)."""
-    times, moved = [], []
-    with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
-        rows = csv.DictReader(file)
-        if not set(COLUMNS) <= set(rows.fieldnames or ()):
-            raise ServerLoadError(f"{path}:1: needs the columns {' and '.join(COLUMNS)}")
-        for row in rows:
-            try:
-                times.append(float(row["time"]))
-                moved.append(float(row["bytes"]))
-            except (TypeError, ValueError):
-                raise ServerLoadError(
-                    f"{path}:{rows.line_num}: time and bytes must be numbers"
-                ) from None
-    step = _even_step(np.array(times))
-    if step is None:
-        raise ServerLoadError(f"{path}: needs two times or more, rising in even steps")
-    if not (np.isfinite(moved).all() and min(moved) >= 0):
-        raise ServerLoadError(f"{path}: bytes must be finite and not negative")
-    return Timeline(OTHER_LOAD, 1, times[0], step, np.array(moved))
-
-
-def _even_step(times: NDArray[np.float64]) -> float | None:
-    """Return the mean step; None where steps differ, or a time lies in another's bin.
-
-    Over the steps of a month what each may differ by adds up.
-    """
-    if len(times) < 2 or not np.isfinite(times).all():
-        return None
-    steps = np.diff(times)
-    step = float(times[-1] - times[0]) / len(steps)
-    if steps[0] <= 0 or not np.allclose(steps, steps[0], rtol=1e-3):
-        return None
-    drift = np.abs(times - (times[0] + step * np.arange(len(times))))
-    return step if drift.max() < step / 2 else None
 
 
 def load_of_jobs(jobs: Iterable[Job], start: float, end: float) -> Timeline:
@@ -404,15 +314,6 @@ def load_of_jobs(jobs: Iterable[Job], start: float, end: float) -> Timeline:
             where, in_bins = _moved_during(run, series)
             series.moved[where] += in_bins
     return _busy(series)
-
-
-def foreign(series: Timeline, known: Iterable[Timeline]) -> Timeline:
-    """Leave of a series what is busy and the known runs did not move."""
-    left = series.moved.copy()
-    for run in known:
-        where, in_bins = _moved_during(run, series)
-        left[where] -= in_bins
-    return _busy(replace(series, application=OTHER_LOAD, moved=np.maximum(left, 0.0)))
 
 
 def _busy(series: Timeline) -> Timeline:

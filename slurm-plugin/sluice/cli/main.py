@@ -92,9 +92,8 @@ HISTORY = (
 )
 SITE = (
     Verb("assess", "Say what interference costs this site, from its history."),
-    Verb("attribute", "Find which applications slow each other in production."),
     Verb("calibrate", "Measure which programs disturb each other here."),
-    Verb("interference", "Say who loses how much alongside whom."),
+    Verb("interference", "Show how much programs lose alongside each other."),
     Verb("targets", "Say which storage targets are slow."),
     Verb("replay", "Say how a trace of jobs would have been scheduled.", "trace_replay"),
     Verb("sweep", "Compare policies over a grid of parameters."),

@@ -69,10 +69,10 @@ def publish(
 
     It holds the model that `sluice model train` learned last, or the one with this number (see
     `sluice model list`), how programs disturb each other (measured by `sluice site calibrate`,
-    seen by `sluice site attribute`, else published figures; which of these is said), and the
-    settings by which Sluice decides (MinConfidence, Lane, …). The file is replaced as a whole; the
-    plugin takes it up by itself within a second. Run it as root or SlurmUser: the plugin
-    believes nobody else's file.
+    learned by `sluice site interference --learn`, else published figures; which of these is said),
+    and the settings by which Sluice decides (MinConfidence, Lane, …). The file is replaced as a
+    whole; the plugin takes it up by itself within a second. Run it as root or SlurmUser: the plugin
+    accepts no other user's file.
 
     \b
         sluice model publish
