@@ -36,7 +36,7 @@ def test_a_dead_coordinator_is_named(cluster: Cluster) -> None:
     [dead] = found(cluster)
     assert (never.level, dead.level) == ("FAIL", "FAIL")
     assert "sluice-turns does not run" in dead.text
-    assert "systemctl" in dead.remedy
+    assert "sluiced starts it" in dead.remedy
 
 
 def test_a_coordinator_that_hangs_is_named(cluster: Cluster, monkeypatch) -> None:

@@ -73,7 +73,8 @@ def cpu_seconds(pid: int) -> float:
 
 
 def child_of(pid: int, name: str) -> int:
-    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+    threads = Path(f"/proc/{pid}/task").glob("*/children")
+    for child in " ".join(path.read_text() for path in threads).split():
         with contextlib.suppress(OSError):
             if Path(f"/proc/{child}/comm").read_text().strip() == name:
                 return int(child)
@@ -167,29 +168,18 @@ def real(place: Path, bursts: tuple[int, ...]) -> None:
 def everything(place: Path) -> None:
     """Print the processor time of each daemon by poll of sluiced, and its memory."""
     client = compiled(REPOSITORY / "tests" / "slurm" / "bulk_submit.c", "-lslurm")
-    programs = turns_daemons.build()
+    turns_daemons.build()
     make("slurm-plugin/controller/feed")
     kinds = {f"{name}0": gated.KINDS["heavy"] for name in ("writer", "flusher")}
     content = made_model.bundle_of_names(kinds, "", created=int(time.time()))
     licenses = {"Licenses": gated.licenses()}
-    with (
-        cluster(
-            place, licenses, content, Mode="enforce", Turns="all", TurnsPort=free_ports(1)[0]
-        ) as (slurm, sluiced),
-        contextlib.ExitStack() as stack,
-    ):
-        pids = {"sluiced": sluiced.process.pid}
-        pids["sluice-feed"] = child_of(pids["sluiced"], "sluice-feed")
-        words = ("--config", sluiced.files.config)
-        munge = ("--munge-socket", slurm.directory / "munge" / "socket")
-        commands = {
-            "sluice-turns": (programs / "sluice-turns", *words, "--address", "127.0.0.1", *munge),
-            "sluice-learn": (Path(sys.executable).with_name("sluice-learn"), *words),
-        }
-        for name, command in commands.items():
-            daemon = turns_daemons.Daemon(place / f"{name}.log", *command).start()
-            stack.callback(daemon.stop)
-            pids[name] = daemon.pid
+    settings = {"Mode": "enforce", "Turns": "all", "TurnsPort": free_ports(1)[0]}
+    (place / "logs").mkdir()
+    with cluster(place, licenses, content, **settings, DarshanLogs=str(place / "logs")) as found:
+        slurm, sluiced = found
+        pid = sluiced.process.pid
+        children = ("sluice-feed", "sluice-turns", "sluice-learn")
+        pids = {"sluiced": pid} | {name: child_of(pid, name) for name in children}
         slurm.submit(
             "--job-name=full", "--exclusive", f"-N{len(slurm.node_names)}", "--wrap=sleep 9999"
         )

@@ -16,7 +16,7 @@ from sluice.policies import core
 ROOT = Path(__file__).parents[2]
 SYSTEMD = ROOT / "slurm-plugin" / "systemd"
 PACKAGING = ROOT / "slurm-plugin" / "packaging"
-UNITS = ("sluiced", "sluice-learn", "sluice-serve", "sluice-turns", "sluice-agent", "sluice-backup")
+UNITS = ("sluiced", "sluice-serve", "sluice-agent", "sluice-backup")
 # users and groups of its own: nothing of this machine changes
 OWN_ETC = 'cp -a /etc "$0/etc" && mount --bind "$0/etc" /etc && exec "$@"'
 
@@ -85,8 +85,8 @@ def test_a_unit_may_do_what_its_daemon_needs_and_no_more(unit):
         assert found[name] == ["yes"]
     assert found["CapabilityBoundingSet"] == found["AmbientCapabilities"] == [""]
     assert found["ProtectSystem"] == ["strict"]
-    assert found["ProtectHome"] == ["read-only" if unit == "sluice-learn" else "yes"]
-    is_python = unit in {"sluiced", "sluice-learn", "sluice-serve", "sluice-backup"}
+    assert found["ProtectHome"] == ["read-only" if unit == "sluiced" else "yes"]
+    is_python = unit in {"sluiced", "sluice-serve", "sluice-backup"}
     written = "/run/sluice /var/lib/sluice" if is_python else "/run/sluice"
     assert found["ReadWritePaths"] == [written]
     assert found["RestrictAddressFamilies"] == ["AF_UNIX AF_INET AF_INET6"]

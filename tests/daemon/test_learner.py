@@ -385,7 +385,7 @@ def test_the_status_says_how_far_behind_it_is_and_why(site, learner):
     told = CliRunner().invoke(main, ["status", "--config", str(site.config)]).stdout
     assert "does not run; polled last" in told
     assert "1 runs that the model does not know" in told
-    assert "`systemctl start sluice-learn`" in told
+    assert "sluiced starts it where DarshanLogs is set" in told
     words = ["doctor", "--config", str(site.config), "--json"]
     found = json.loads(CliRunner().invoke(main, words).stdout)["findings"]
     (finding,) = (row for row in found if row["topic"] == "sluice-learn")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.slurm import queue
+from sluice.slurm import children, queue
 from sluice.slurm.queue import Answer, FrameReader, Queue, Words, count_tasks, has_task
 from sluice.slurm.records import FeedError, LicenseChange, QueuedJob, Room
 
@@ -257,7 +257,7 @@ def test_a_program_that_ends_is_quoted(feed):
 def test_a_program_that_hangs_is_killed_in_time(feed, stop):
     with feed(answer(frames.hello(), frames.job(job_id=1))) as seen:
         seen.poll()
-        process = seen._feed._child._process  # noqa: SLF001 # whom to stop
+        process = seen._feed._pipes._process  # noqa: SLF001 # whom to stop
         if stop:
             os.kill(process.pid, stop)
         with pytest.raises(FeedError, match=r"no answer within 0\.2 s"):
@@ -275,7 +275,8 @@ def test_a_program_that_fails_again_and_again_is_given_a_rest(feed):
 
 def test_a_program_that_is_missing_is_named_with_the_remedy(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(queue, "PROGRAM", "no-such-feed")
+    monkeypatch.setattr(queue, "FEED", "no-such-feed")
+    monkeypatch.setitem(children.LIMITS, "no-such-feed", children.LIMITS[children.FEED])
     with Queue() as seen, pytest.raises(FeedError, match=r"no no-such-feed in PATH, nor .*install"):
         seen.poll()
     with Queue([tmp_path / "none"]) as seen, pytest.raises(FeedError, match="No such file"):
@@ -285,6 +286,6 @@ def test_a_program_that_is_missing_is_named_with_the_remedy(monkeypatch, tmp_pat
 def test_a_queue_that_is_closed_leaves_no_process(feed):
     with feed(answer(frames.hello())) as seen:
         seen.poll()
-        process = seen._feed._child._process  # noqa: SLF001 # of which nothing may stay
+        process = seen._feed._pipes._process  # noqa: SLF001 # of which nothing may stay
         assert process.poll() is None
     assert process.returncode is not None

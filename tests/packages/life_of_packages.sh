@@ -69,7 +69,12 @@ asked() { promtool query instant http://127.0.0.1:29090 "$1"; }
 holds() { asked "$1" | grep -q '=> 1 '; }
 await holds sluice_plugin_up
 await holds 'sum(sluice_decisions_total)'
-await holds 'count(ALERTS{alertname="SluiceServiceStopped"}) > bool 0' # sluice-learn does not run
+await holds 'sluice_program_up{program="sluice-learn"}' # sluiced runs it
+chmod -x /usr/bin/sluice-learn
+kill -KILL "$(grep -lx sluice-learn /proc/[0-9]*/comm | cut -d/ -f3)"
+await holds 'count(ALERTS{alertname="SluiceServiceStopped"}) > bool 0'
+chmod +x /usr/bin/sluice-learn
+await holds 'sluice_program_restarts_total{program="sluice-learn"}'
 ! asked 'ALERTS{alertname="SluicePluginAway"}' | grep -q SluicePluginAway
 python3 -c 'import json; board = json.load(open("/usr/share/sluice/sluice-dashboard.json"))
 print(*(one["expr"] for panel in board["panels"] for one in panel["targets"]), sep="\n")' |

@@ -1,7 +1,6 @@
 """What a real slurmdbd keeps of jobs and sacct prints: by that, records find their jobs late."""
 
 import os
-import subprocess
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 from accounted_slurm import AccountedSlurm
 from plugin_harness import PluginFiles, drain
-from sluiced import BIN, Sluiced, wait_for
+from sluiced import Sluiced, wait_for
 
 from sluice.history_db.intake import add_accounting
 from sluice.history_db.store import Store
@@ -165,14 +164,11 @@ def test_the_controller_lives_when_users_are_added(slurm: AccountedSlurm) -> Non
 def test_a_job_that_ended_is_known_without_any_command(
     slurm: AccountedSlurm, files: PluginFiles
 ) -> None:
-    """sluiced sees it, sacct accounts for it, its log comes, sluice-learn publishes."""
+    """sluiced sees it, sacct accounts for it, its log comes, its sluice-learn publishes."""
     logs = files.directory / "logs"
     logs.mkdir()
     files.configure(DarshanLogs=str(logs), LearnInterval=1)
     sluiced = Sluiced(slurm, files).start()
-    learner = subprocess.Popen(
-        [BIN / "sluice-learn", "--config", files.config], env=slurm.client_environment()
-    )
     try:
         words = ("sbatch", "--parsable", "--output=/dev/null", "-J", "learned", "--wrap=sleep 4")
         job = int(slurm.run(*words).stdout)
@@ -193,6 +189,4 @@ def test_a_job_that_ended_is_known_without_any_command(
         files.wait_until_loaded("bundle")
         assert sluiced.sluice("status")["behind_seconds"] == 0
     finally:
-        learner.terminate()
-        learner.wait()
         sluiced.stop()

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -42,7 +43,8 @@ static const char help[]
       "It listens on TurnsPort of the settings. In Mode=enforce bursts are held; in "
       "observe\n"
       "and advise it decides and counts, and nobody waits. `sluice off` lets all jobs go.\n"
-      "It runs as SlurmUser, who owns bundle and snapshot.\n"
+      "It runs as SlurmUser, who owns bundle and snapshot. sluiced starts it where\n"
+      "TurnsPort is set, and starts it again where it ends.\n"
       "\n"
       "  --config PATH         the settings  [$SLUICE_CONF, else " CONFIG "]\n"
       "  --address ADDRESS     listen there only  [all addresses]\n"
@@ -147,6 +149,18 @@ say_alive (void)
 	close (said);
 }
 
+/* Have the kernel kill this process when the sluiced that started it ends, however it
+ * does. -1: it has ended already. */
+static int
+end_with_sluiced (void)
+{
+	const char *parent = getenv ("SLUICE_SUPERVISOR");
+	if (!parent)
+		return 0;
+	prctl (PR_SET_PDEATHSIG, SIGKILL);
+	return getppid () == (pid_t)atol (parent) ? 0 : -1;
+}
+
 static void
 run (struct coordinator *c)
 {
@@ -244,6 +258,8 @@ main (int argc, char **argv)
 	take_options (argc, argv);
 	sigaction (SIGTERM, &action, NULL);
 	sigaction (SIGINT, &action, NULL);
+	if (end_with_sluiced () < 0)
+		return 1;
 	if (start (&coordinator, &err) < 0) {
 		fprintf (stderr, "sluice-turns: %s\n", err.text);
 		return 1;

@@ -309,9 +309,9 @@ def restore(file: Path, *, files: Files) -> None:
     name that is printed. Refuses while sluiced, sluice-learn or a command has the history open.
 
     \b
-        systemctl stop sluiced sluice-learn
+        systemctl stop sluiced
         sluice history restore /backup/sluice.db
-        systemctl start sluiced sluice-learn
+        systemctl start sluiced
     """
     from sluice.history_db.restore import restore as put_in_place
     from sluice.slurm.records import AnotherDaemonError
@@ -323,8 +323,7 @@ def restore(file: Path, *, files: Files) -> None:
             before = put_in_place(file, path)
     except AnotherDaemonError as error:
         raise CommandError(
-            f"{path} is in use: `systemctl stop sluiced sluice-learn` first, and start them "
-            f"afterwards ({error})"
+            f"{path} is in use: `systemctl stop sluiced` first, and start them afterwards ({error})"
         ) from error
     click.echo(f"{path}: restored" + (f"; what was there is now {before}" if before else ""))
 

@@ -19,7 +19,7 @@ NEXT = """\
 Next:
 1. slurm.conf: JobSubmitPlugins=sluice, behind other plugins if there are any (lua,sluice).
 2. sluice doctor --preflight && systemctl restart slurmctld
-3. systemctl enable --now sluiced sluice-learn
+3. systemctl enable --now sluiced
 4. sluice history ingest DIRECTORY        the logs of before
 5. sluice init --check && sluice doctor\
 """

@@ -108,7 +108,8 @@ def command(
     for longest first; decisions by action, and releases; bursts that were held in turns, what that
     cost and was expected to save; how far behind learning is, and why: what fails in sluice-learn
     and since when, or that it rests to stay within 1 % of a core; and of each service when it ran
-    last, whether that worked, and when it is due.
+    last, whether that worked, and when it is due; and of each program that sluiced runs since when
+    it runs, how often it was started again, and how it ended last.
 
     \b
     Examples:
@@ -120,7 +121,7 @@ def command(
     from sluice.slurm.doctor.checks import all_findings
     from sluice.slurm.doctor.findings import Site
     from sluice.slurm.query_replies import activity
-    from sluice.slurm.status import learning_state, services
+    from sluice.slurm.status import children_of, learning_state, services
     from sluice.slurm.turns import turns_now
     from sluice.slurm.visibility import uid_of
 
@@ -139,6 +140,7 @@ def command(
         "findings": wrong,
         "waiting": waiting,
         "services": services(site.config) if site.config else None,
+        "programs": children_of(site.config) if site.config else None,
         "activity": did,
         "turns": turns_now(site.config) if site.config else None,
     }
@@ -150,6 +152,7 @@ def command(
     for title, text in (("did", _did(did)), *_turns(found["turns"], did), *_lines(found)):
         _show(title, text)
     _show_services(found["services"] or [], now)
+    _show_programs(found["programs"] or [], now)
 
 
 def _waiting(site: Site, now: int) -> list[Facts] | None:
@@ -211,6 +214,16 @@ def _show_services(found: list[Facts], now: int) -> None:
         [(one["service"], one["does"], _ago(one["ran"], now), *_fares(one, now)) for one in found],
         least=("What it does",),
     )
+
+
+def _show_programs(found: list[Facts], now: int) -> None:
+    rows = []
+    for one in found:
+        since = "does not run" if one["since"] is None else _ago(one["since"], now)
+        ended = f"{one['last_exit']}, {_ago(one['ended'], now)}" if one["ended"] else NOTHING
+        rows.append((one["program"], since, str(one["restarts"]), ended))
+    if rows:
+        show_table(("Program", "Started", "Restarts", "Ended last"), rows, least=("Ended last",))
 
 
 def _fares(one: Facts, now: int) -> tuple[str, str]:

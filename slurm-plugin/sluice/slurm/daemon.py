@@ -23,7 +23,7 @@ import secrets
 import sys
 import time
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,7 @@ from sluice.policies.record import RECORD_SIZE, Situation, decide
 from sluice.policies.snapshot import Snapshot
 from sluice.slurm import metrics, service
 from sluice.slurm.audit import Auditor
+from sluice.slurm.children import FEED, LEARN, TURNS, Children
 from sluice.slurm.controller import LEAVE_TIMEOUT, GateKeeper, Seen
 from sluice.slurm.metrics import Metrics
 from sluice.slurm.pending_records import Ledger
@@ -183,9 +184,19 @@ class Daemon:
         self._held_bursts = HeldBurstReader()
         self._queries = QueryServer()
         self._metrics = Metrics()
+        self._children = Children(config_path)
         self._store: Store | None = None
         self._ledger: Ledger | None = None
         self._summary_due = time.monotonic() + SUMMARY_SECONDS
+
+    def run_children(self) -> None:
+        """Run the programs that the configuration asks for; before a round, which may hang."""
+        wanted: dict[str, tuple[object, ...]] = {}
+        if self.config.turns_port:
+            wanted[TURNS] = (self.config.turns_port, self.config.snapshot)
+        if self.config.darshan_logs:
+            wanted[LEARN] = ()
+        self._children.run(wanted)
 
     def round(self) -> bool:
         """Do everything once; return whether all of it worked.
@@ -287,6 +298,7 @@ class Daemon:
         )
 
     def close(self) -> None:
+        self._children.end()
         self._drainer.close()
         with self._troubles.about("gates"):
             self._gatekeeper.open_all(LEAVE_TIMEOUT)
@@ -296,6 +308,7 @@ class Daemon:
             if self._store:
                 self._gatekeeper.leave(self._store)
         self._close_history()
+        self._children.close()
         self._lock.close()
 
     def _close_history(self) -> None:
@@ -387,6 +400,7 @@ class Daemon:
                 "cluster": self._settings.controller.cluster,
                 "privacy": str(privacy),
             }
+        self._status.children = {FEED: asdict(self._queue.feed.state), **self._children.states()}
         self._status.write(Path(self.config.snapshot))
 
     def _summarise(self) -> None:
@@ -414,6 +428,7 @@ def _follow(daemon: Daemon) -> None:
     gc.set_threshold(GARBAGE)
     while True:
         begin = time.monotonic()
+        daemon.run_children()
         daemon.round()
         service.say_alive()
         took = time.monotonic() - begin
@@ -434,6 +449,9 @@ def main(config: Path, log_level: str, *, once: bool) -> None:
       finds the job of each decision,
       and publishes the snapshot for the plugin's next decisions.
     Meanwhile it answers users at sluiced.sock, next to the plugin's Socket.
+
+    It runs sluice-feed, sluice-learn where DarshanLogs is set, and sluice-turns where TurnsPort is.
+    Each has limits of its own and is started again where it ends; `sluice status` lists them.
 
     It stays in the foreground and logs to standard error, for systemd or any other supervisor.
     It runs as SlurmUser, or as root. Stop it with SIGTERM; it may be killed at any time, and

@@ -496,16 +496,16 @@ def main(config: Path, log_level: str, directories: tuple[Path, ...], *, once: b
     A model is fitted anew when the history has grown by a tenth; a new one that does worse on the
     newest runs is dropped. `sluice status` says how far behind it is, and why.
 
-    It stays in the foreground and logs to standard error, for systemd or any other supervisor. It
-    runs as SlurmUser, whose bundle the plugin believes, and must be able to read the logs. Stop it
-    with SIGTERM; it may be killed at any time, and nothing is lost. It takes less than 1 % of a
-    core in the mean: after expensive work it rests.
+    sluiced starts it where DarshanLogs is set, and starts it again where it ends. Its user must be
+    able to read the logs. It may be killed at any time, and nothing is lost. It takes less than 1 %
+    of a core in the mean: after expensive work it rests.
 
     \b
     Examples:
         sluice-learn --config /etc/slurm/sluice.conf
         sluice-learn --once /var/log/darshan && sluice status
     """
+    service.end_with_sluiced()
     service.begin(log_level)
     start_from_a_clean_process()
     try:

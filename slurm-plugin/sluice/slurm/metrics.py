@@ -65,6 +65,10 @@ METRICS = {
     "sluice_true_predictions_share": ("gauge", "of those acted on, the share that came true"),
     "sluice_volumes_within_2_share": ("gauge", "likewise, whose volume is right within 2"),
     "sluice_history_bytes": ("gauge", "size of the history"),
+    "sluice_program_up": ("gauge", "whether a program runs that sluiced is to run"),
+    "sluice_program_start_timestamp_seconds": ("gauge", "when a program was started last"),
+    "sluice_program_restarts_total": ("counter", "how often sluiced started a program again"),
+    "sluice_program_exit_timestamp_seconds": ("gauge", "when a program ended last"),
     "sluice_turns_up": ("gauge", "whether sluice-turns runs, where TurnsPort is set"),
     "sluice_turns_agents": ("gauge", "agents of nodes that sluice-turns hears"),
     "sluice_turns_bursts": ("gauge", "bursts of now, by state"),
@@ -244,6 +248,7 @@ def _of_services(config: Config, own: Status) -> Iterator[Sample]:
             yield "sluice_service_works", labels, one["works"]
         if one["ran"] is not None:
             yield "sluice_service_timestamp_seconds", labels, one["ran"]
+    yield from _of_programs(own)
     learner = read_status(learner_path(Path(config.history)))
     if learner is None:
         return
@@ -256,6 +261,18 @@ def _of_services(config: Config, own: Status) -> Iterator[Sample]:
     ):
         if fact in learner.facts:
             yield name, {}, float(learner.facts[fact])
+
+
+def _of_programs(own: Status) -> Iterator[Sample]:
+    """Yield how the programs fare that sluiced runs."""
+    for name, row in own.children.items():
+        labels = {"program": name}
+        yield "sluice_program_up", labels, row["since"] is not None
+        yield "sluice_program_restarts_total", labels, row["restarts"]
+        if row["since"] is not None:
+            yield "sluice_program_start_timestamp_seconds", labels, row["since"]
+        if row["ended"] is not None:
+            yield "sluice_program_exit_timestamp_seconds", labels, row["ended"]
 
 
 def of_turns(config: Config) -> Iterator[Sample]:

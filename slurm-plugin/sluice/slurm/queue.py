@@ -13,31 +13,27 @@ import fcntl
 import os
 import re
 import select
-import shutil
 import struct
 import subprocess
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Self, cast
 
+from sluice.slurm.children import FEED, REMEDY, Child, find_program
 from sluice.slurm.record_matching import marks_in
 from sluice.slurm.records import FeedError, License, LicenseChange, QueuedJob, Reservation, Room
 from sluice.slurm.slurm_commands import PING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
     from typing import IO
 
-PROGRAM = "sluice-feed"
 TIMEOUT = 15.0
 """Seconds to wait for an answer; libslurm itself gives up after MessageTimeout, 10 s."""
-FIRST_PAUSE = 0.5
-LONGEST_PAUSE = 8.0
-"""Seconds between two starts of a program that ends or hangs."""
 MAX_FRAME = 1 << 26
 """Bytes: a record of an array's tasks may be long, but not endless."""
 CHUNK = 1 << 20
@@ -105,6 +101,8 @@ class Queue:
         self.room: dict[str, Room] = {}
         """By partition; as of the latest poll that asked for it."""
         self._feed = Feed(command)
+        self.feed = self._feed.child
+        """Says how sluice-feed fares."""
         self._words = Words()
 
     def __enter__(self) -> Self:
@@ -142,7 +140,7 @@ class Queue:
         for start in range(0, len(wanted), BATCH):
             batch = wanted[start : start + BATCH]
             answer = Answer(self._words)
-            missing = f"{PROGRAM} said nothing of it"
+            missing = f"{FEED} said nothing of it"
             try:
                 payload = b"".join(map(pack_change, batch))
                 self._feed.ask(ASK_CHANGES, answer.take, payload=payload, timeout=TIMEOUT)
@@ -422,15 +420,15 @@ class FrameReader:
         return found
 
 
-class Child:
-    """A sluice-feed that runs."""
+class Pipes:
+    """A sluice-feed that runs, with its input, output and errors."""
 
-    def __init__(self, command: Sequence[str | Path]) -> None:
-        self._errors = os.memfd_create(PROGRAM)
+    def __init__(self, child: Child, command: Sequence[str | Path]) -> None:
+        self._errors = os.memfd_create(child.name)
         fcntl.fcntl(self._errors, fcntl.F_SETFL, os.O_APPEND)
         environment = {k: v for k, v in os.environ.items() if k != "SLURM_CLUSTERS"}
         try:
-            self._process = subprocess.Popen(
+            self._process = child.start(
                 command,
                 bufsize=0,
                 stdin=subprocess.PIPE,
@@ -460,7 +458,7 @@ class Child:
         data = os.read(handle, CHUNK)
         if not data:
             code = self._process.wait()
-            raise FeedError(f"{PROGRAM} ended ({code}): {self._last_words()}")
+            raise FeedError(f"{FEED} ended ({code}): {self._last_words()}")
         return data
 
     def _last_words(self) -> str:
@@ -474,19 +472,17 @@ class Feed:
     """One sluice-feed at a time: started when it is needed, killed when it hangs."""
 
     def __init__(self, command: Sequence[str | Path] | None = None) -> None:
+        self.child = Child(FEED)
         self._command = command
-        self._child: Child | None = None
+        self._pipes: Pipes | None = None
         self._reader = FrameReader()
         self._is_first = True
-        self._pause = 0.0
-        self._not_before = 0.0
-        self._last_failure = ""
 
     def close(self) -> None:
         """End the program, whatever it is doing."""
-        if self._child is not None:
-            self._child.kill()
-            self._child = None
+        if self._pipes is not None:
+            self._pipes.kill()
+            self._pipes = None
 
     def ask(
         self,
@@ -502,43 +498,46 @@ class Feed:
         Raises SlurmError; what was told before is to be forgotten then.
         """
         PING.check()
-        child = self._child or self._start()
+        pipes = self._pipes or self._start()
         try:
-            child.send(REQUEST.pack(what, len(payload) if payload else job_id) + payload)
-            refusal = self._receive(child, take, timeout)
+            pipes.send(REQUEST.pack(what, len(payload) if payload else job_id) + payload)
+            refusal = self._receive(pipes, take, timeout)
         except FeedError as error:
             self._give_up(str(error))
             raise
         except (struct.error, ValueError) as error:
-            text = f"{PROGRAM} sent {error}; build and install it and Sluice from one version"
+            text = f"{FEED} sent {error}; build and install it and Sluice from one version"
             self._give_up(text)
             raise FeedError(text) from error
         except BaseException:  # such as a signal: the rest of the answer is still to come
             self.close()
             raise
-        self._pause = 0.0
+        self.child.works()
         if refusal is not None:
             raise FeedError(f"Slurm does not tell its {refusal}; see `scontrol ping`")
         is_first = self._is_first
         self._is_first = is_first and not what & ASK_JOBS
         return is_first
 
-    def _start(self) -> Child:
-        wait = self._not_before - time.monotonic()
-        if wait > 0:
-            raise FeedError(f"{self._last_failure}; it is started again soon")
-        self._child = Child(self._command or [find_program()])
+    def _start(self) -> Pipes:
+        if not self.child.is_due:
+            raise FeedError(f"{self.child.state.last_exit}; it is started again soon")
+        try:
+            command = self._command or [find_program(FEED)]
+        except FileNotFoundError as error:
+            raise FeedError(str(error)) from error
+        self._pipes = Pipes(self.child, command)
         self._reader = FrameReader()
         self._is_first = True
-        return self._child
+        return self._pipes
 
     def _receive(
-        self, child: Child, take: Callable[[int, bytes], None], timeout: float
+        self, pipes: Pipes, take: Callable[[int, bytes], None], timeout: float
     ) -> str | None:
         """Read an answer to its end; return what Slurm refused, if it did."""
         deadline = time.monotonic() + timeout
         refusal = None
-        while data := child.read(deadline - time.monotonic()):
+        while data := pipes.read(deadline - time.monotonic()):
             for kind, payload in self._reader.take(data):
                 if kind == END:
                     return refusal
@@ -549,29 +548,13 @@ class Feed:
                 else:
                     take(kind, payload)
         raise FeedError(
-            f"{PROGRAM} gave no answer within {timeout:g} s; is slurmctld up? See `scontrol ping`"
+            f"{FEED} gave no answer within {timeout:g} s; is slurmctld up? See `scontrol ping`"
         )
 
     def _give_up(self, why: str) -> None:
         """Kill it, and start it again after a while."""
         self.close()
-        self._last_failure = why
-        self._not_before = time.monotonic() + self._pause
-        self._pause = min(max(FIRST_PAUSE, 2 * self._pause), LONGEST_PAUSE)
-
-
-REMEDY = "`make build install` builds and installs it (/usr/share/doc/sluice/guide/install.md)"
-
-
-def find_program() -> Path:
-    """Return the path of sluice-feed: of this checkout, else of the installation."""
-    built = Path(__file__).resolve().parents[3] / "build" / "bin" / PROGRAM
-    if built.exists():
-        return built
-    found = shutil.which(PROGRAM)
-    if found is None:
-        raise FeedError(f"no {PROGRAM} in PATH, nor {built}; {REMEDY}")
-    return Path(found)
+        self.child.has_ended(why)
 
 
 def check_hello(payload: bytes) -> None:

@@ -6,12 +6,14 @@ service group is the group of the directory that a file lies in.
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import pwd
 import signal
 import socket
 import stat
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -195,6 +197,21 @@ def say_alive() -> None:
     kind = socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
     with suppress(OSError), socket.socket(socket.AF_UNIX, kind) as said:
         said.sendto(b"WATCHDOG=1", path)
+
+
+SUPERVISOR = "SLUICE_SUPERVISOR"
+"""Environment variable: the process id of the sluiced that started this program."""
+PR_SET_PDEATHSIG = 1
+
+
+def end_with_sluiced() -> None:
+    """Have the kernel kill this process when the sluiced that started it ends, however it does."""
+    parent = os.environ.pop(SUPERVISOR, None)
+    if parent is None:
+        return
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != int(parent):
+        sys.exit(1)  # it ended before the kernel knew
 
 
 def leave_at_signals() -> None:

@@ -196,7 +196,12 @@ def _logs(config: Config) -> Finding:
     if not config.darshan_logs:
         found = darshan_logs()
         remedy = f"DarshanLogs={found or '/var/log/darshan'} in sluice.conf"
-        return Finding("WARN", "Darshan's logs", "sluice-learn is told of none", remedy)
+        return Finding(
+            "WARN",
+            "Darshan's logs",
+            "sluice-learn is told of none, so sluiced does not start it",
+            remedy,
+        )
     missing = [place for place in config.darshan_logs.split(",") if not Path(place).is_dir()]
     if missing:
         text = f"DarshanLogs={missing[0]} is no directory, or this user may not see it"
@@ -227,6 +232,6 @@ def _places(config: Config) -> Iterator[Finding]:
             yield Finding(
                 "WARN",
                 "units",
-                f"{key}={path} lies where sluiced.service and sluice-learn.service may not write",
-                f"`systemctl edit` each, with ReadWritePaths={Path(path).parent}",
+                f"{key}={path} lies where sluiced.service may not write",
+                f"`systemctl edit sluiced`, with ReadWritePaths={Path(path).parent}",
             )

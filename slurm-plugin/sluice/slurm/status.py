@@ -174,6 +174,8 @@ class Status:
     """When each service of sluice-learn ran last, by topic; UTC seconds."""
     due: dict[str, int] = field(default_factory=dict)
     """When it runs next, at the earliest."""
+    children: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """How the programs fare that sluiced runs, by name: `children.ChildState`."""
     _written: str = ""
 
     def fails(self, topic: str, text: str) -> None:
@@ -205,6 +207,7 @@ class Status:
                 "facts": self.facts,
                 "ran": self.ran,
                 "due": self.due,
+                "children": self.children,
             }
         )
         path = status_path(snapshot)
@@ -231,6 +234,7 @@ def read_status(snapshot: Path) -> Status | None:
             facts=dict(found.get("facts", {})),
             ran=dict(found.get("ran", {})),
             due=dict(found.get("due", {})),
+            children={name: dict(row) for name, row in found.get("children", {}).items()},
         )
     except (OSError, CoreError, ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -319,6 +323,16 @@ def services(config: Config) -> list[dict[str, Any]]:
                 }
             )
     return [*found, *_backup(Path(config.history))]
+
+
+def children_of(config: Config) -> list[dict[str, Any]]:
+    """Return how the programs fare that sluiced runs here; none of them runs without it."""
+    snapshot = Path(config.snapshot)
+    status, is_alive = read_status(snapshot) or Status(), _is_alive(snapshot)
+    return [
+        {"program": name, **row, "since": row["since"] if is_alive else None}
+        for name, row in status.children.items()
+    ]
 
 
 def _backup(history: Path) -> Iterator[dict[str, Any]]:
@@ -415,7 +429,7 @@ def _reasons(state: dict[str, Any], status: Status, why: object) -> list[str]:
     """Say what keeps the model from knowing everything."""
     reasons = []
     if not state["is_running"]:
-        reasons.append("sluice-learn does not run: `systemctl start sluice-learn`")
+        reasons.append("sluice-learn does not run: sluiced starts it where DarshanLogs is set")
     reasons += [f"{topic}: {trouble.text}" for topic, trouble in status.failing.items()]
     if why:
         reasons.append(str(why))

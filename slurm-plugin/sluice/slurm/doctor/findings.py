@@ -218,7 +218,31 @@ def troubles(site: Site) -> Iterator[Finding]:
     for topic, trouble in status.failing.items():
         text = f"sluiced fails since {time_text(trouble.since)}: {one_line(trouble.text)}"
         yield Finding("FAIL", topic, text, TOPICS.get(topic, SEE_LOG))
+    yield from _programs(status)
     yield from named(status)
+
+
+RESTARTED = 3600
+"""Seconds for which the end of a program is named."""
+ITS_LOG = "the log of sluiced has its last words; sluiced starts it again by itself"
+
+
+def _programs(status: Status) -> Iterator[Finding]:
+    """Say which programs do not run that sluiced is to run, or ended within the last hour."""
+    found = [*_ended_programs(status)]
+    if status.children and not found:
+        found = [Finding("OK", "programs", f"{', '.join(status.children)} run")]
+    yield from found
+
+
+def _ended_programs(status: Status) -> Iterator[Finding]:
+    for name, row in status.children.items():
+        why = one_line(row["last_exit"] or "it was not started yet")
+        if row["since"] is None:
+            yield Finding("FAIL", name, f"does not run: {why}", ITS_LOG)
+        elif row["ended"] is not None and row["ended"] > time.time() - RESTARTED:
+            text = f"ended at {time_text(row['ended'])} ({why}); it runs again"
+            yield Finding("WARN", name, f"{text}, after {row['restarts']} restarts", ITS_LOG)
 
 
 def learning(site: Site) -> Iterator[Finding]:
@@ -234,7 +258,7 @@ def learning(site: Site) -> Iterator[Finding]:
                 "WARN",
                 "sluice-learn",
                 "does not run, so nothing is learned from the jobs that end",
-                "`systemctl start sluice-learn`",
+                "sluiced starts it where DarshanLogs is set; its log says why it ended",
             )
             return
     for topic, trouble in status.failing.items():
@@ -242,7 +266,7 @@ def learning(site: Site) -> Iterator[Finding]:
             "WARN",
             f"sluice-learn, {topic}",
             f"fails since {time_text(trouble.since)}: {one_line(trouble.text)}",
-            "see `sluice status`, and the log of sluice-learn",
+            "see `sluice status`, and the log of sluiced",
         )
     if not status.failing:
         yield Finding("OK", "sluice-learn", "runs; `sluice status` says how far it is")
@@ -297,14 +321,14 @@ def turns(site: Site) -> Iterator[Finding]:
             "FAIL",
             "turns",
             "sluice-turns does not run, so all bursts go",
-            "`systemctl enable --now sluice-turns` on this host; its log says why it ended",
+            "sluiced starts it on this host; its log says why it ended",
         )
     elif status is None or time.time() - status_path(path).stat().st_mtime > SILENT_SECONDS:
         yield Finding(
             "FAIL",
             "turns",
             f"sluice-turns has not written {status_path(path)} for {SILENT_SECONDS} s",
-            "see its log; make room in the directory of Snapshot, then restart sluice-turns",
+            "see the log of sluiced; make room in the directory of Snapshot",
         )
     else:
         yield from _turns_status(site, status)
@@ -342,7 +366,7 @@ def _turns_troubles(status: Status) -> Iterator[Finding]:
             status.facts.get("refused_agents", 0),
             "connections of agents were refused",
             (
-                "the log of sluice-turns says why: same MUNGE key and clock on all nodes, and an "
+                "the log of sluiced says why: same MUNGE key and clock on all nodes, and an "
                 "agent that runs as root or SlurmUser"
             ),
         ),
