@@ -4,14 +4,11 @@
 #include "load.h"
 
 /* ln of how much less than its kind of traffic a program may get alone and still get
- * all that it can. */
-static const double log_rate_slack = 0.7;
+ * all that it can, where a site measured its kinds. */
+static const double log_rate_slack = 1.0;
 /* Logarithms of weights stay below this, so that weights, their sums and their
  * ratios stay finite whatever a bundle holds. */
 static const double largest_log = 100.0;
-/* How far operations slip in between the flushes of one process that transfers all
- * the time, at theta = 1. */
-static const double slipping = 0.75;
 static const double mib = 1048576.0;
 
 static int
@@ -24,30 +21,6 @@ static double
 clip (double value)
 {
 	return value < 0.0 ? 0.0 : value > 1.0 ? 1.0 : value;
-}
-
-static int
-check_points (const struct sluice_interference *model, struct sluice_error *err)
-{
-	for (int i = 0; i < SLUICE_TRAFFIC_FEATURES && model->point_count > 0; i++)
-		if (!(model->scale[i] >= 1e-3 && model->scale[i] <= 1e3))
-			return sluice_fail (err, "interference scale %d is %g", i,
-					    model->scale[i]);
-	for (uint32_t i = 0; i < model->point_count; i++) {
-		const struct sluice_site_point *point = &model->points[i];
-		double largest = fmax (fmax (fabs (point->weight), fabs (point->hold)),
-				       fabs (point->efficiency));
-		for (int k = 0; k < SLUICE_TRAFFIC_FEATURES; k++)
-			largest = fmax (largest, fabs (point->at[k]));
-		/* fmax passes over NaN, so each is looked at in the sum as well */
-		double sum = point->weight + point->hold + point->efficiency;
-		for (int k = 0; k < SLUICE_TRAFFIC_FEATURES; k++)
-			sum += point->at[k];
-		if (!(largest <= 1e3) || sum != sum)
-			return sluice_fail (err, "measured point %u is out of range",
-					    (unsigned int)i);
-	}
-	return 0;
 }
 
 void
@@ -72,20 +45,10 @@ sluice_interference_check (const struct sluice_interference *model,
 	if (model->capacity < 1.0)
 		return sluice_fail (err, "interference capacity is %g, below 1",
 				    model->capacity);
-	if (model->process_exponent < 0.0 || model->stream_exponent < 0.0
-	    || model->queueing < 0.0 || model->endurance < 0.0 || model->pooling < 0.0
-	    || model->log_sd < 0.0 || model->site_log_sd < 0.0)
-		return sluice_fail (err,
-				    "a negative process exponent, queueing, endurance, "
-				    "pooling or deviation");
-	if (!(model->interleaving >= 0.0 && model->interleaving < 1.0
-	      && model->filling >= 0.0 && model->filling <= 1.0))
-		return sluice_fail (err, "interleaving or filling is not between 0 and 1");
-	if (model->reserved != 0 || model->point_count > SLUICE_MAX_SITE_POINTS)
-		return sluice_fail (
-		    err, "interference has %u measured points, more than %u",
-		    (unsigned int)model->point_count, (unsigned int)SLUICE_MAX_SITE_POINTS);
-	return check_points (model, err);
+	if (model->create_overhead < 0.0 || model->rewrite_overhead < 0.0
+	    || model->pooling < 0.0 || model->log_sd < 0.0)
+		return sluice_fail (err, "a negative overhead, pooling or deviation");
+	return 0;
 }
 
 enum { STREAMING, CREATING, LEVEL, PROCESSES };
@@ -108,99 +71,45 @@ clip_log (double ln)
 	return fmax (-largest_log, fmin (largest_log, ln));
 }
 
+static int
+measured_flushes (const struct sluice_interference *m)
+{
+	return m->create_overhead > 0.0 || m->rewrite_overhead > 0.0;
+}
+
+/* ln e of a kind of traffic. */
 static double
-likeness (const double *scale, const double *x, const double *y)
+log_efficiency (const double features[SLUICE_TRAFFIC_FEATURES],
+		const struct sluice_interference *m)
 {
-	double distance = 0.0;
-	for (int i = 0; i < SLUICE_TRAFFIC_FEATURES; i++) {
-		double apart = (x[i] - y[i]) / scale[i];
-		distance += apart * apart;
-	}
-	return exp (-0.5 * distance);
+	double k = features[CREATING];
+	double flush = k * m->create_overhead + (1.0 - k) * m->rewrite_overhead;
+	return -log1p ((1.0 - features[STREAMING]) * flush * exp2 (-features[LEVEL]));
 }
 
-void
-sluice_likeness (const double scale[SLUICE_TRAFFIC_FEATURES], const double *x, uint32_t n,
-		 const double *y, uint32_t m, double *out)
+double
+sluice_log_efficiency (const struct sluice_profile *profile,
+		       const struct sluice_interference *model)
 {
-	for (uint32_t i = 0; i < n; i++)
-		for (uint32_t j = 0; j < m; j++)
-			*out++ = likeness (scale, x + i * SLUICE_TRAFFIC_FEATURES,
-					   y + j * SLUICE_TRAFFIC_FEATURES);
+	double features[SLUICE_TRAFFIC_FEATURES];
+	sluice_traffic_features (profile, features);
+	return log_efficiency (features, model);
 }
 
 static void
-set_site (const struct sluice_interference *m, struct sluice_traffic *traffic)
+set_weight (const double features[SLUICE_TRAFFIC_FEATURES], double ln_e,
+	    const struct sluice_interference *m, struct sluice_pressure *out)
 {
-	double nearest = 0.0;
-	traffic->log_weight = traffic->log_hold = traffic->log_efficiency = 0.0;
-	for (uint32_t i = 0; i < m->point_count; i++) {
-		const struct sluice_site_point *point = &m->points[i];
-		double like = likeness (m->scale, traffic->features, point->at);
-		traffic->log_weight += like * point->weight;
-		traffic->log_hold += like * point->hold;
-		traffic->log_efficiency += like * point->efficiency;
-		nearest = fmax (nearest, like);
-	}
-	/* nothing gets more than all; what lies between points might seem to */
-	traffic->log_efficiency = smaller (0.0, traffic->log_efficiency);
-	double measured = nearest * nearest;
-	traffic->log_sd = sqrt (measured * m->site_log_sd * m->site_log_sd
-				+ (1.0 - measured) * m->log_sd * m->log_sd);
-}
+	double s = features[STREAMING], k = features[CREATING];
+	double chunk = features[LEVEL] * log (2.0) - ln_e;
+	double processes = m->process_exponent * features[PROCESSES] * log (2.0);
+	double exponent = k * m->create_exponent + (1.0 - k) * m->rewrite_exponent;
+	double level = (1.0 - k) * m->rewrite_level;
+	double flushes = (1.0 - s) * exp (clip_log (level + exponent * chunk + processes));
+	double streams = s * exp (clip_log (m->stream_level + processes));
 
-void
-sluice_traffic_at_site (const struct sluice_interference *model,
-			struct sluice_traffic *traffic, uint32_t n)
-{
-	for (uint32_t i = 0; i < n; i++)
-		set_site (model, &traffic[i]);
-}
-
-/* The two parts of a weight. */
-struct parts {
-	double flushes, streams;
-};
-
-static struct parts
-parts_of (const struct sluice_traffic *traffic, const struct sluice_interference *m)
-{
-	const double *features = traffic->features;
-	double level = features[LEVEL], s = features[STREAMING], k = features[CREATING];
-	double flushed = 1.0 - clip (m->queueing * traffic->direct);
-	double create = flushed * m->create_level + m->create_slope * level;
-	double rewrite = flushed * m->rewrite_level + m->rewrite_slope * level;
-	double processes = features[PROCESSES] * log (2.0);
-	double flush = k * create + (1.0 - k) * rewrite + m->process_exponent * processes
-		       - m->queueing * traffic->log_efficiency;
-	double stream
-	    = m->stream_level + m->stream_slope * level + m->stream_exponent * processes;
-	struct parts parts = {
-		.flushes = (1.0 - s) * exp (clip_log (flush + traffic->log_weight)),
-		.streams = s * exp (clip_log (stream + traffic->log_weight)),
-	};
-	return parts;
-}
-
-/* Set by what data presses on others and holds on against them. */
-static void
-set_weight (const struct sluice_traffic *traffic, const struct sluice_interference *m,
-	    struct sluice_pressure *out)
-{
-	struct parts parts = parts_of (traffic, m);
-	double transfer = smaller (1.0, exp (clip_log (traffic->log_efficiency)));
-	double few = exp2 (-0.5 * traffic->features[PROCESSES]); /* 1 / sqrt (nprocs) */
-
-	out->weight = parts.flushes + parts.streams;
-	out->streaming = parts.streams / out->weight;
-	out->log_hold
-	    = clip_log (traffic->log_hold - m->endurance * traffic->log_efficiency);
-	out->alone = parts.flushes + parts.streams / (1.0 + m->pooling * parts.streams);
-	out->transfer = transfer * transfer * transfer;
-	out->idle = m->filling * (1.0 - transfer);
-	out->gaps = m->filling * slipping * transfer * (1.0 - traffic->direct) * few;
-	out->interleaving = m->interleaving;
-	out->log_nprocs = traffic->features[PROCESSES] * log (2.0);
+	out->weight = flushes + streams;
+	out->streaming = streams / out->weight;
 }
 
 /* Share of the metadata server: by the rate, or by the files it creates, or
@@ -278,28 +187,27 @@ sluice_pressure_of (const struct sluice_profile *p, const struct sluice_interfer
 			     : 1.0;
 	double rate = p->rate / stretch;
 
-	struct sluice_traffic traffic
-	    = { .direct = is_known (p->direct_share) ? clip (p->direct_share) : 0.0 };
-	sluice_traffic_features (p, traffic.features);
-	set_site (model, &traffic);
+	double features[SLUICE_TRAFFIC_FEATURES];
+	sluice_traffic_features (p, features);
+	double ln_e = log_efficiency (features, model);
 	if (rate_known) {
-		/* What it was seen to get alone it can get; and where that is about what
-		 * its kind gets, it is all that it can. */
-		double seen = log (rate / larger (reach.all_bandwidth, reach.bandwidth));
-		double slack = model->point_count > 0 ? log_rate_slack : 0.0;
-		traffic.log_efficiency
-		    = larger (smaller (0.0, seen), traffic.log_efficiency - slack);
+		/* A program can get the rate that it was observed to get alone; and where
+		 * that is about as much as its kind gets, it can get no more. */
+		double observed
+		    = log (rate / larger (reach.all_bandwidth, reach.bandwidth));
+		double slack = measured_flushes (model) ? log_rate_slack : 0.0;
+		ln_e = larger (smaller (0.0, observed), ln_e - slack);
 	}
 
 	set_activity (p, stretch, out);
-	set_weight (&traffic, model, out);
-	out->log_sd = sqrt (traffic.log_sd * traffic.log_sd + p->log_sd * p->log_sd);
+	set_weight (features, ln_e, model, out);
+	out->log_sd = sqrt (model->log_sd * model->log_sd + p->log_sd * p->log_sd);
 	out->metadata = metadata_share (p, policy);
 	out->async_io = p->async_io >= 0.5 ? 1.0 : 0.0;
 
 	/* At an unknown rate a job uses all there is, as far as it moves data. */
 	double data = 1.0 - clip ((double)p->share[SLUICE_PATTERN_METADATA]);
-	double most = reach.bandwidth * exp (clip_log (traffic.log_efficiency));
+	double most = reach.bandwidth * exp (clip_log (ln_e));
 	out->demand = rate_known ? clip (rate / most) : data;
 	out->confined = 1.0;
 	if (mask != all) {
@@ -326,28 +234,13 @@ struct sluice_load
 sluice_load_of (const struct sluice_pressure *pressure, double z, int side)
 {
 	double shift = smaller (z * pressure->log_sd, largest_log);
-	double hold = side == SLUICE_VICTIM ? pressure->log_hold : 0.0;
-	double scale = exp (hold + side * shift);
-	double weight = pressure->weight * scale;
-	double epsilon = pressure->interleaving;
-	double processes = epsilon > 0.0 ? exp (epsilon * pressure->log_nprocs) : 1.0;
+	double weight = pressure->weight * exp (side * shift);
 	struct sluice_load load = {
 		.flushes = (1.0 - pressure->streaming) * weight,
 		.streams = pressure->streaming * weight,
 		.demand = pressure->demand,
 		.metadata = pressure->metadata,
-		.room = pressure->transfer,
-		.wait = 1.0 - pressure->transfer,
 	};
-	if (side == SLUICE_VICTIM) {
-		if (epsilon > 0.0)
-			load.room *= pow (pressure->alone * scale, epsilon) / processes;
-	} else {
-		load.queued = load.flushes * (1.0 - pressure->gaps);
-		if (epsilon > 0.0)
-			load.flushes = pow (load.flushes, 1.0 - epsilon) * processes;
-		load.flushes *= 1.0 - pressure->idle;
-	}
 	return load;
 }
 
@@ -355,7 +248,6 @@ struct sluice_load
 sluice_load_add (struct sluice_load a, struct sluice_load b)
 {
 	a.flushes += b.flushes;
-	a.queued += b.queued;
 	a.streams += b.streams;
 	a.demand += b.demand;
 	a.metadata += b.metadata;
@@ -366,7 +258,6 @@ struct sluice_load
 sluice_load_less (struct sluice_load sum, struct sluice_load part)
 {
 	sum.flushes = larger (0.0, sum.flushes - part.flushes);
-	sum.queued = larger (0.0, sum.queued - part.queued);
 	sum.streams = larger (0.0, sum.streams - part.streams);
 	sum.demand = larger (0.0, sum.demand - part.demand);
 	sum.metadata = larger (0.0, sum.metadata - part.metadata);
@@ -377,7 +268,6 @@ struct sluice_load
 sluice_load_scale (struct sluice_load load, double factor)
 {
 	load.flushes *= factor;
-	load.queued *= factor;
 	load.streams *= factor;
 	load.demand *= factor;
 	load.metadata *= factor;
@@ -388,7 +278,6 @@ struct sluice_load
 sluice_load_most (struct sluice_load a, struct sluice_load b)
 {
 	a.flushes = larger (a.flushes, b.flushes);
-	a.queued = larger (a.queued, b.queued);
 	a.streams = larger (a.streams, b.streams);
 	a.demand = larger (a.demand, b.demand);
 	a.metadata = larger (a.metadata, b.metadata);
@@ -398,31 +287,30 @@ sluice_load_most (struct sluice_load a, struct sluice_load b)
 struct sluice_load
 sluice_load_elsewhere (struct sluice_load load)
 {
-	load.flushes = load.queued = load.streams = load.demand = 0.0;
+	load.flushes = load.streams = load.demand = 0.0;
 	return load;
 }
 
 /* What weights alone give a victim. The weights v of interference.h are multiplied by
  * 1 + kappa U: their ratio counts. */
 static inline double
-guaranteed_share (struct sluice_load victim, double flushes, double queued, double streams,
+guaranteed_share (struct sluice_load victim, double flushes, double streams,
 		  const struct sluice_interference *model)
 {
 	double pool = 1.0 + model->pooling * (victim.streams + streams);
 	double own = victim.flushes * pool + victim.streams;
-	double taken = victim.room * flushes + victim.wait * queued;
-	double all = own + taken * pool + streams;
+	double all = own + flushes * pool + streams;
 	return model->capacity * (own / all);
 }
 
 /* Of a victim with a demand. Without branches, as sluice_load_rates runs it over many
  * sets at once. */
 static inline double
-data_rate (struct sluice_load victim, double flushes, double queued, double streams,
-	   double demand, const struct sluice_interference *model)
+data_rate (struct sluice_load victim, double flushes, double streams, double demand,
+	   const struct sluice_interference *model)
 {
 	double left = model->capacity - demand;
-	double guaranteed = guaranteed_share (victim, flushes, queued, streams, model);
+	double guaranteed = guaranteed_share (victim, flushes, streams, model);
 	/* the guaranteed share or what is left; each step rounds monotonically, so that
 	 * more co-runners never helps, not by the last digit either */
 	return smaller (larger (guaranteed, left) / victim.demand, 1.0);
@@ -440,10 +328,9 @@ double
 sluice_load_rate (struct sluice_load victim, struct sluice_load active,
 		  const struct sluice_interference *model)
 {
-	double rate = victim.demand > 0.0
-			  ? data_rate (victim, active.flushes, active.queued,
-				       active.streams, active.demand, model)
-			  : 1.0;
+	double rate = victim.demand > 0.0 ? data_rate (victim, active.flushes,
+						       active.streams, active.demand, model)
+					  : 1.0;
 	return stretched_rate (rate, victim.metadata + active.metadata);
 }
 
@@ -452,7 +339,7 @@ sluice_load_sets_of (const struct sluice_load *others, uint32_t n,
 		     struct sluice_load_sets *out)
 {
 	out->n = n;
-	out->flushes[0] = out->queued[0] = out->streams[0] = 0.0;
+	out->flushes[0] = out->streams[0] = 0.0;
 	out->demand[0] = out->metadata[0] = 0.0;
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t half = 1u << i;
@@ -462,7 +349,6 @@ sluice_load_sets_of (const struct sluice_load *others, uint32_t n,
 		for (uint32_t off = 0; off < half; off++) {
 			uint32_t on = off + half;
 			out->flushes[on] = out->flushes[off] + others[i].flushes;
-			out->queued[on] = out->queued[off] + others[i].queued;
 			out->streams[on] = out->streams[off] + others[i].streams;
 			out->demand[on] = out->demand[off] + others[i].demand;
 			out->metadata[on] = out->metadata[off] + others[i].metadata;
@@ -482,7 +368,6 @@ sluice_load_rates (struct sluice_load victim, struct sluice_load always,
 		rates[s] = 1.0;
 	for (uint32_t s = 0; s < count && victim.demand > 0.0; s++)
 		rates[s] = data_rate (victim, always.flushes + sets->flushes[s],
-				      always.queued + sets->queued[s],
 				      always.streams + sets->streams[s],
 				      always.demand + sets->demand[s], model);
 	if (metadata + sets->metadata[count - 1] <= 1.0)
@@ -534,22 +419,6 @@ sluice_rate_share (const struct sluice_pressure *victim,
 }
 
 void
-sluice_pressures_of_traffic (const struct sluice_interference *model,
-			     const struct sluice_traffic *traffic, uint32_t n,
-			     struct sluice_pressure *out)
-{
-	for (uint32_t i = 0; i < n; i++) {
-		out[i] = (struct sluice_pressure){
-			.demand = 1.0,
-			.io_share = 1.0,
-			.confined = 1.0,
-			.log_sd = traffic[i].log_sd,
-		};
-		set_weight (&traffic[i], model, &out[i]);
-	}
-}
-
-void
 sluice_guaranteed_shares (const struct sluice_interference *model,
 			  const struct sluice_pressure *pressures, const uint32_t *members,
 			  const uint32_t *sizes, uint32_t n, double *log_shares)
@@ -561,8 +430,8 @@ sluice_guaranteed_shares (const struct sluice_interference *model,
 		for (uint32_t k = 1; k < sizes[i]; k++)
 			sum = sluice_load_add (sum, sluice_load_of (&pressures[members[k]],
 								    0.0, SLUICE_AGAINST));
-		log_shares[i] = log (
-		    guaranteed_share (victim, sum.flushes, sum.queued, sum.streams, model));
+		log_shares[i]
+		    = log (guaranteed_share (victim, sum.flushes, sum.streams, model));
 	}
 }
 
@@ -654,25 +523,18 @@ void
 sluice_pressure_merge (const struct sluice_pressure *const *loads, uint32_t n, double z,
 		       struct sluice_pressure *out)
 {
-	double streams = 0.0, flushes = 0.0, exponent = 1.0;
+	double streams = 0.0;
 
 	*out = (struct sluice_pressure){ .io_share = 1.0, .confined = 1.0 };
-	for (uint32_t i = 0; i < n; i++)
-		exponent = smaller (exponent, 1.0 - loads[i]->interleaving);
 	for (uint32_t i = 0; i < n; i++) {
 		const struct sluice_pressure *p = loads[i];
 		double weight = p->weight * exp (z * p->log_sd);
 		streams += weight * p->streaming;
-		/* flushes add up as they do alongside a victim */
-		flushes += pow (weight * (1.0 - p->streaming), exponent)
-			   * exp ((1.0 - exponent) * p->log_nprocs);
+		out->weight += weight;
 		out->demand += p->demand;
 		out->metadata += p->metadata;
 	}
-	flushes = pow (flushes, 1.0 / exponent);
-	out->weight = flushes + streams;
 	out->streaming = out->weight > 0.0 ? streams / out->weight : 0.0;
-	out->interleaving = 1.0 - exponent;
 }
 
 int
@@ -690,9 +552,6 @@ sluice_pressure_is_stronger (const struct sluice_pressure *a,
 	COMPARE (burst)
 	COMPARE (period)
 	COMPARE (log_sd)
-	COMPARE (idle)
-	COMPARE (gaps)
-	COMPARE (log_nprocs)
 #undef COMPARE
 	return 0;
 }

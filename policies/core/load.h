@@ -24,14 +24,10 @@ smaller (double a, double b)
 /* What a job puts on a lane while it is active, in parts that each can only slow
  * others down; the weights are shifted to the quantile already. */
 struct sluice_load {
-	double flushes; /* weight outside the pool of streams: what it transfers */
-	double queued;	/* likewise: what others' operations wait for */
+	double flushes; /* weight outside the pool of streams */
 	double streams; /* weight in the pool */
 	double demand;
 	double metadata;
-	/* of a victim, not of a sum: */
-	double room; /* what turns others' flushes into weights next to its own */
-	double wait; /* and what they queued: how far its rounds are operations */
 };
 
 enum {
@@ -69,7 +65,6 @@ enum { SLUICE_MAX_SETS = 1 << SLUICE_EXACT_CORUNNERS };
 struct sluice_load_sets {
 	uint32_t n; /* others; 2^n sets */
 	double flushes[SLUICE_MAX_SETS];
-	double queued[SLUICE_MAX_SETS];
 	double streams[SLUICE_MAX_SETS];
 	double demand[SLUICE_MAX_SETS];
 	double metadata[SLUICE_MAX_SETS];

@@ -64,8 +64,6 @@ draw_pressure (void)
 		.metadata = draw (2) * share (),
 		.io_share = 0.01 + 0.99 * share (),
 		.confined = draw (3) ? 1.0 : 0.3 + 0.7 * share (),
-		.interleaving = draw (2) * 0.6,
-		.log_nprocs = 4 * share (),
 	};
 }
 

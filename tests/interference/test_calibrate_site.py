@@ -6,9 +6,8 @@ from click.testing import CliRunner
 from sluice.cli.main import main
 from sluice.history_db.records import CoRun
 from sluice.history_db.store import Store
-from sluice.interference import site_model
 from sluice.interference.observations import Observation, of_writers, site_coruns
-from sluice.interference.programs import MIB, Program, features
+from sluice.interference.programs import MIB, Program
 from sluice.interference.site_model import fit
 from sluice.policies import core
 
@@ -93,25 +92,3 @@ def test_who_reads_or_touches_metadata_teaches_nothing_of_who_rewrites():
     assert model.interference == fit(known).interference
     assert (model.bandwidth, model.basis.measurements) == (1e8, 4)
     assert fit(others).interference == core.default_interference()
-
-
-def test_what_is_too_much_to_be_judged_on_is_fitted_all_the_same(monkeypatch):
-    programs = [Program("ws", MIB << n) for n in range(4)]
-    seen = [Observation(a, (b,), 0.5, 1e8) for a in programs for b in programs]
-    whole = fit(seen).interference["points"]
-    monkeypatch.setattr(site_model, "JUDGED_KINDS", 2)
-    assert fit(seen).interference["points"] == whole
-
-
-def test_of_more_kinds_of_programs_than_a_bundle_holds_those_with_most_evidence_count(monkeypatch):
-    monkeypatch.setattr(core, "MAX_SITE_POINTS", 6)
-    aw = Program("aw", MIB)
-    rare = [Program("owc", MIB << n) for n in range(7)]
-    often = [Program("ws", chunk) for chunk in (MIB, 16 * MIB)]
-    seen = [Observation(program, (aw,), 0.4, 1e8) for program in (*rare, *often, *often)]
-    model = fit(seen)
-    points = [point["at"] for point in model.interference["points"]]
-    assert len(points) == 6
-    assert all(pytest.approx(at, abs=1e-6) in points for at in features([aw, *often]).tolist())
-    assert (model.basis.measurements, model.basis.left_out) == (7, 4)
-    assert "7 measurements here; 4 more left out" in str(model.basis)

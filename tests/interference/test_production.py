@@ -16,7 +16,7 @@ from sluice.interference.observations import Observation, Seen
 from sluice.interference.pairs import pooled, site_evidence
 from sluice.interference.production import time_covered
 from sluice.interference.programs import MIB, ProductionProgram, Program
-from sluice.interference.site_model import QUEUE, _Problem, fit
+from sluice.interference.site_model import fit
 from sluice.interference.timeline import Timeline
 from sluice.policies.core import default_interference
 
@@ -139,23 +139,7 @@ def test_without_measurements_the_published_figures_are_corrected():
     published = default_interference()
     for name in set(published) - {"log_sd"}:
         assert model.interference[name] == pytest.approx(published[name], abs=1e-6)
-    assert "points" not in model.interference
     assert str(model.basis) == "published figures and 1 pair of applications seen in production"
-
-
-def test_the_slopes_are_those_of_the_residuals_with_production_too():
-    seen = [Seen(CFD, MD, 0.3, 0.3), Seen(MD, MD, 1.1, 0.1)]
-    problem = _Problem(
-        [Observation(Program("aw", MIB), (Program("ws", MIB),), 0.4, 1e8)], QUEUE, seen
-    )
-    x = [0.1] * problem.size
-    step = 1e-6
-    for i in range(problem.size):
-        up, down = list(x), list(x)
-        up[i] += step
-        down[i] -= step
-        slope = (problem.residuals(up) - problem.residuals(down)) / (2 * step)
-        assert slope == pytest.approx(problem.jacobian(x)[:, i], abs=1e-5)
 
 
 def test_the_order_of_what_was_seen_does_not_count():
@@ -225,5 +209,5 @@ def test_interference_says_that_it_rests_on_production():
     assert done.exit_code == 0, done.output
     assert ": published figures and 1 pair of applications seen in production." in done.stdout
     answer = json.loads(CliRunner().invoke(main, [*words, "--json"]).stdout)
-    basis = {"measurements": 0, "production": 1, "left_out": 0}
+    basis = {"measurements": 0, "production": 1}
     assert answer["interference_model"]["basis"] == basis

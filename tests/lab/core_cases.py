@@ -20,16 +20,13 @@ MODEL = View(
     new(
         "struct sluice_interference",
         {
-            "stream_level": 0.5,
-            "stream_slope": -0.06,
-            "create_level": -0.4,
-            "create_slope": 0.06,
-            "rewrite_level": -0.4,
-            "rewrite_slope": 0.12,
+            "stream_level": 0.9,
+            "rewrite_level": 0.0,
+            "create_exponent": 0.0866,
+            "rewrite_exponent": 0.173,
             "process_exponent": 0.4,
-            "stream_exponent": 0.4,
             "capacity": 1.2,
-            "pooling": 0.3,
+            "pooling": 0.2,
             "log_sd": 0.0,
         },
     )

@@ -144,7 +144,7 @@ class EnforceLab(UpAndDown):
         """Node-seconds that sharing would cost by the core if the servers shared fairly
         between the two programs: what could be had without any waiting."""
         model = self.lesson.interference
-        return self._costs(run, model["stream_level"] - model["create_level"])["colocate"]
+        return self._costs(run, model["stream_level"])["colocate"]
 
     # -- cluster and daemon -----------------------------------------------------
 
@@ -187,7 +187,7 @@ class EnforceLab(UpAndDown):
         return write_bundle(
             path,
             policy=_policy(self.lesson.bandwidth),
-            interference=model | {"create_level": model["create_level"] + shift},
+            interference=model | {"stream_level": model["stream_level"] - shift},
             patterns=None,
             numbers=None,
             applications=[

@@ -115,7 +115,7 @@ def interference(
     model = core.default_interference()
     spread = statistics.stdev(logs) / math.sqrt(2) if len(logs) > 1 else 0.0
     return model | {
-        "create_level": model["stream_level"] + math.log(victim_rate / stream_kept),
+        "stream_level": math.log(stream_kept / victim_rate),
         "capacity": max(1.0, victim_rate + stream_kept),
         "log_sd": max(LEAST_SD, spread),
     }

@@ -85,20 +85,17 @@ LUSTRE = (
 _GPFS_OWC_ALONGSIDE_AW = (0.20, 0.95)
 """S2: on GPFS, AW at 1 MiB takes more than 80 % from OWC and loses little itself."""
 
-_TERMS = {"aw": "stream", "owc": "create", "ws": "rewrite"}
-_UNKNOWNS = [f"{term}_{part}" for term in _TERMS.values() for part in ("level", "slope")] + [
-    "process_exponent"
-]
+_UNKNOWNS = (
+    *("stream_level", "rewrite_level"),
+    *("create_exponent", "rewrite_exponent", "process_exponent"),
+)
 
 
 def _row(program: Program) -> np.ndarray:
     """Return the coefficients of ln w of a program, in the order of `_UNKNOWNS`."""
-    row = np.zeros(len(_UNKNOWNS))
-    term = _TERMS[program.pattern]
-    row[_UNKNOWNS.index(f"{term}_level")] = 1.0
-    row[_UNKNOWNS.index(f"{term}_slope")] = math.log2(program.chunk_bytes / MIB)
-    row[_UNKNOWNS.index("process_exponent")] = math.log(program.processes)
-    return row
+    chunk = math.log(program.chunk_bytes / MIB)
+    own = {"aw": (1, 0, 0, 0), "owc": (0, 0, chunk, 0), "ws": (0, 1, 0, chunk)}[program.pattern]
+    return np.array([*own, math.log(program.processes)])
 
 
 def _log_ratio(figure: Figure, capacity: float) -> float:
@@ -124,12 +121,10 @@ def fitted_interference(figures: Sequence[Figure] = LUSTRE) -> dict[str, float]:
     lustre = next(f for f in LUSTRE if f.source == "S1: OWC alongside AW")
     gpfs = math.log(_GPFS_OWC_ALONGSIDE_AW[0] / _GPFS_OWC_ALONGSIDE_AW[1])
     between = abs(gpfs - _log_ratio(lustre, capacity)) / 2
-    coefficients = dict(zip(_UNKNOWNS, map(float, solution), strict=True))
     return {
-        **coefficients,
-        "stream_exponent": coefficients["process_exponent"],  # no figure tells them apart
-        # nor is it known what small flushes get alone, and leave to others
-        **dict.fromkeys(("queueing", "endurance", "interleaving", "filling"), 0.0),
+        **dict(zip(_UNKNOWNS, map(float, solution), strict=True)),
+        # no figure says what a flush costs
+        **dict.fromkeys(("create_overhead", "rewrite_overhead"), 0.0),
         "capacity": capacity,
         "pooling": 0.0,  # no figure has two streams alongside one that flushes
         "log_sd": math.hypot(residual, between),

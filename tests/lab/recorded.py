@@ -6,6 +6,16 @@ from typing import Any
 
 from sluice.history_db.records import CoRun
 
+CALIBRATIONS = (
+    *("calibration", "calibration-again", "calibration-third", "calibration-fourth"),
+    *("calibration-fifth", "calibration-sixth"),
+)
+SESSIONS = (
+    *("pairs-first", "pairs", "pairs-third", "pairs-fourth", "pairs-fifth", "pairs-sixth"),
+    *("pairs-seventh", "pairs-eighth", "pairs-ninth"),
+)
+"""Pairs of programs that these calibrations did not measure."""
+
 DATA = Path(__file__).parents[1] / "data" / "throttled"
 
 

@@ -221,7 +221,7 @@ LEAF = lib.SLUICE_LEAF_NODE
         (patched("POLICY", 128, "<I", 17), "17 lanes"),
         (patched("POLICY", 136, "<B", ord("S")), "lane 0"),
         (patched("INTERFERENCE", 0, "<d", float("inf")), "stream_level"),
-        (patched("INTERFERENCE", 96, "<d", 0.5), "capacity is 0.5"),
+        (patched("INTERFERENCE", 56, "<d", 0.5), "capacity is 0.5"),
         (patched("FOREST", 0, "<I", 1), "forest 0"),
         (patched("FOREST", 4, "<I", 3), "forest 1"),
         (patched("FOREST", 4, "<I", 1), "forest 1"),

@@ -10,7 +10,7 @@ from sluice.policies.structs import View, new
 
 MODEL = View(new("struct sluice_interference"))
 POLICY = core.default_config().policy
-POINTS = 0.10  # of rho: reading a plot costs +-0.05, a fit of nine numbers as much again
+POINTS = 0.10  # of rho: reading a plot costs +-0.05, a fit of five numbers as much again
 
 
 def pressure(program, model=MODEL):
@@ -40,7 +40,7 @@ def kept(probe, signal, model=MODEL):
 def test_the_defaults_of_the_core_are_those_that_the_figures_give():
     fitted = fitted_interference()
     assert fitted == pytest.approx({name: core.default_interference()[name] for name in fitted})
-    assert set(core.default_interference()) - set(fitted) == {"site_log_sd"}  # nobody measured
+    assert set(core.default_interference()) == set(fitted)
 
 
 @pytest.mark.parametrize("figure", LUSTRE, ids=lambda figure: figure.source)

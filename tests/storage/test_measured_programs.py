@@ -48,4 +48,4 @@ def test_bursts_that_differ_make_the_model_less_certain():
     steady = interference([0.05, 0.05], 1.0, victim_demand=0.6)
     unsteady = interference([0.02, 0.125], 1.0, victim_demand=0.6)
     assert steady["log_sd"] < unsteady["log_sd"]
-    assert steady["create_level"] == pytest.approx(unsteady["create_level"])
+    assert steady["stream_level"] == pytest.approx(unsteady["stream_level"])

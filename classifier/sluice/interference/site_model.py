@@ -1,25 +1,16 @@
-"""What a site's measurements teach the interference model.
+"""Fit of the interference law to the measurements of a site and to its production.
 
-The model is weighted sharing: `policies/core/interference.h` has its law, in which w is what a
-program takes from others and h w what it holds on with itself. The fit asks the core what the
-law says, and works on coefficients alone.
-
-A first guess of w is the law of a queue that is served in order: of a program that flushes, the
-time of a round of its flushes, all its processes' chunks over its rate alone; of streams, what
-they keep in the cache, nearly whatever they write. The measurements of a site fit the few
-coefficients of that law, and correct what it does not hold: the corrections are Gaussian
-processes over the physical features of the programs, so that what was measured says most about
-what is alike. Where programs that were left out are predicted better so, the fit begins at the
-published coefficients instead, with larger corrections. What production showed of applications
-counts in the same fit, by its precision; where nobody measured, it moves the published
-coefficients alone. Fitted are the coefficients (`LAW`) and the corrections at the measured
-programs (maximum a posteriori, by non-linear least squares, since a rate depends on several
-programs at once). The bundle carries coefficients and points; the core evaluates them. Without
+The law is the core's (`policies/core/interference.h`); the fit asks the core for rates and works
+on coefficients only. Measured programs tell the coefficients of `MEASURED`; what they get alone
+tells the overheads of their flushes. Pairs of applications from production count in the same fit,
+by their precision; where a site measured nothing, they move the published coefficients. Without
 any evidence the published figures hold.
 
-Order is kept by the form of the model: no co-runner makes a program faster, and more of them
-never makes it faster than less. An observed speed-up stays in the history and counts in the
-fit as it was seen.
+The unknowns are whitened, so that their prior is a unit normal: the fit is a maximum a
+posteriori by non-linear least squares, since a rate depends on several programs at once.
+
+Order is kept by the form of the law: no co-runner makes a program faster, and more of them
+never makes it faster than fewer. An observed speed-up counts in the fit as it was observed.
 """
 
 from __future__ import annotations
@@ -34,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from sluice.interference.fitting import least_squares
 from sluice.interference.observations import Seen
-from sluice.interference.programs import SCALES, ProductionProgram, features, likeness
+from sluice.interference.programs import ProductionProgram
 from sluice.policies import core
 from sluice.policies.structs import View, new
 
@@ -46,125 +37,65 @@ if TYPE_CHECKING:
     from sluice.interference.observations import Observation
     from sluice.interference.programs import Program
 
+    Array = NDArray[np.float64]
     Profile = Mapping[str, Any]
+    Prior = Mapping[str, tuple[float, float]]
     Unseen = tuple["SiteModel", list[Observation]]
 
-EFFICIENCY_SD = 2.0
-MOST_LOG_POOLING = 4.0
-NO_POOLING = -1000.0  # of which exp is 0: the published streams share by their weights alone
 NOISE_SD = 0.08
-"""Of ln rho in one measurement."""
+"""Of ln rho in one measurement, in intervals."""
+FIT_NOISE_SD = 0.1
+"""Of ln rho in one observation, in the fit."""
 LEAST_RHO = 1e-3
-"""What is told apart from nothing in the time of one measurement."""
-RATE_NOISE_SD = 0.1
-"""Of the logarithm of a rate alone."""
+"""Smallest share of a rate that one measurement tells from nothing."""
+RATE_NOISE_SD = 0.3
+"""Of the logarithm of a rate alone around that of its kind of traffic."""
 COVERAGE = 0.78
-"""Of intervals of 90 %, among observations that were left out of the fit. What differs from all
-that was fitted is predicted worse than what lies between, which is then covered more often."""
+"""Of intervals of 90 %, among observations that were left out of the fit. Programs between the
+measured ones are covered more often."""
 NORMAL_90 = 1.6448536269514722
-LEVEL_SD = 1.0
-"""Of what another file system's levels differ from the published ones by: the order of the
-patterns may be another (MooseFS)."""
-SLOPE_SD = 0.1
-JUDGED_KINDS = 64
-"""Kinds of programs on which a fit is judged by leaving some out: a fit of each rest takes its
-time, which grows with the cube of their number."""
-MOST_DEVIATION = 4.0
+LEAST_DEVIATION, MOST_DEVIATION = 0.22, 4.0
+"""Of ln w; measured programs that are alike may show too little of it."""
 BISECTIONS = 8
 STEP = 1.5e-8
 """Of differences: the square root of what doubles tell apart."""
+MOST_LOG = 4.0
+"""Largest ln of pooling and of an overhead in MiB."""
 
+LOGARITHMS = ("pooling", "create_overhead", "rewrite_overhead")
+"""Coefficients that the fit knows by their logarithm."""
 
-LAW = (
-    *("create_level", "create_slope", "rewrite_level", "rewrite_slope", "process_exponent"),
-    *("stream_level", "stream_slope", "stream_exponent"),
-    "pooling",
-)
-"""Coefficients of the law, members of struct sluice_interference; of pooling the logarithm."""
-POOLING = LAW.index("pooling")
-
-
-@dataclass(frozen=True, slots=True)
-class Beginning:
-    """What is expected of a site before it is measured."""
-
-    law: tuple[tuple[float, float], ...]
-    """Mean and sd of each coefficient of LAW."""
-    queueing: Mapping[str, float]
-    """What is held of the law of a queue: coefficients that no site is asked for."""
-    weight_sd: float
-    """Of ln w around the law, and of ln h."""
-    hold_sd: float
-    noise_sd: float
-    """Of ln rho in one observation, if it is not a wild one."""
-    capacity: float = 1.0
-    """Throughput of a mix over that of one program."""
-
-
-LN_2 = math.log(2.0)
-QUEUE = Beginning(
-    law=(
-        *((-0.1, 0.2), (LN_2, 0.15), (-0.3, 0.2), (LN_2, 0.15), (1.0, 0.05)),
-        *((math.log(125.0), 0.5), (0.0, 0.15), (1.0, 0.2)),
-        (-4.0, 1.5),
-    ),
-    queueing={"queueing": 1.0, "endurance": 0.1, "interleaving": 0.1, "filling": 1.0},
-    weight_sd=0.175,
-    hold_sd=0.25,
-    noise_sd=0.1,
-)
-"""Weights are MiB that a target could take while it serves what is in its queue. Of a round of
-flushes the journal has a tenth, of one that rewrites a quarter. Streams take by processes, since
-a kernel that throttles writers throttles each alike; a process has several times in the cache
-what one queue serves."""
-
-
-def _as_published() -> Beginning:
-    """Return the published coefficients, held; what the site differs by is of any form."""
-    figures = core.default_interference()
-    return Beginning(
-        law=(*((figures[name], 0.0) for name in LAW[:POOLING]), (-1.5, 1.5)),
-        queueing={name: figures[name] for name in QUEUE.queueing},
-        weight_sd=1.5,
-        hold_sd=1.0,
-        noise_sd=0.08,
-    )
-
-
-def _unmeasured() -> Beginning:
-    """Return the published coefficients, to be corrected by production alone.
-
-    Corrections at points are for sites that measured: a point says what a program gets alone.
-    """
-    figures = core.default_interference()
-    sds = {name: SLOPE_SD if name.endswith(("slope", "exponent")) else LEVEL_SD for name in LAW}
-    return Beginning(
-        law=(
-            *((figures[name], sds[name]) for name in LAW[:POOLING]),
-            (NO_POOLING, 0.0),
-        ),
-        queueing={name: figures[name] for name in QUEUE.queueing},
-        weight_sd=0.0,
-        hold_sd=0.0,
-        noise_sd=0.08,
-        capacity=figures["capacity"],
-    )
+MEASURED: Prior = {
+    "stream_level": (math.log(125.0), 0.5),
+    "rewrite_level": (0.0, 0.2),
+    "create_exponent": (1.0, 0.3),
+    "rewrite_exponent": (1.0, 0.3),
+    "pooling": (-4.0, 1.5),
+}
+"""Mean and sd of coefficients of a server that takes requests as they come: a weight is the MiB
+that a target could take while it serves what is in its queue. Streams take by processes, since a
+kernel that throttles writers throttles each alike; a process has several times in the cache what
+one queue serves."""
+SERVER = {"process_exponent": 1.0, "capacity": 1.0}
+"""Coefficients of such a server that no site is asked for."""
+OVERHEADS: Prior = {"create_overhead": (0.0, 5.0), "rewrite_overhead": (0.0, 5.0)}
+LEVEL_SD, SLOPE_SD = 1.0, 0.1
+"""Of what another file system's coefficients differ from the published ones by: the order of the
+patterns may be another (MooseFS)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What a model was learned from."""
+    """Evidence that a model was fitted to."""
 
     measurements: int = 0
     production: int = 0
-    """Pairs of applications, as they were seen in production."""
-    left_out: int = 0
-    """Of both, because a bundle has room for so many kinds of programs."""
+    """Pairs of applications."""
 
     @property
     def count(self) -> int:
         """How much evidence there was."""
-        return self.measurements + self.production + self.left_out
+        return self.measurements + self.production
 
     def __str__(self) -> str:
         known = "published figures"
@@ -173,11 +104,6 @@ class Basis:
         if self.production:
             pairs = "pair" if self.production == 1 else "pairs"
             known += f" and {self.production} {pairs} of applications seen in production"
-        if self.left_out:
-            known += (
-                f"; {self.left_out} more left out, of the kinds of programs with the least "
-                f"evidence: a bundle has room for {core.MAX_SITE_POINTS} kinds"
-            )
         return known
 
 
@@ -188,7 +114,7 @@ class SiteModel:
     interference: dict[str, Any]
     """Members of struct sluice_interference."""
     bandwidth: float
-    """B/s: the most that any program got from the target alone; efficiencies refer to it."""
+    """B/s: the highest rate that a program got from the target alone; rates refer to it."""
     basis: Basis = Basis()
 
     def for_bundle(self) -> dict[str, Any]:
@@ -196,9 +122,8 @@ class SiteModel:
         return {"basis": asdict(self.basis), "bandwidth": self.bandwidth}
 
     def with_deviation(self, log_sd: float) -> SiteModel:
-        """Return the same with another sd of ln w where the site measured."""
-        known = {"site_log_sd": log_sd, "log_sd": max(log_sd, self.interference["log_sd"])}
-        return replace(self, interference=self.interference | known)
+        """Return the same with another sd of ln w."""
+        return replace(self, interference=self.interference | {"log_sd": log_sd})
 
     def share_kept(self, victim: Program, others: Sequence[Program], *, z: float = 0.0) -> float:
         """Return rho of the victim while all others are active; z as in sluice_rate_share."""
@@ -281,109 +206,140 @@ def _interval(
 
 
 def fit(observations: Sequence[Observation], production: Sequence[Seen] = ()) -> SiteModel:
-    """Learn from what was measured and seen; without any, return the published model.
+    """Return the model of measurements and production; without any, the published one.
 
-    The result depends on nothing but the set of both, of which only what is between writers
-    counts. From what the fit begins, and how far the model may be off where it was fitted, is
-    judged on chunk sizes, numbers of processes, and patterns and sync modes of measured
-    programs that were left out, in turn. Where nobody measured, production corrects the
-    published coefficients.
+    The result depends on nothing but the set of both, of which only pairs of writers count. The
+    deviation is judged on measured programs that were left out, in turn.
     """
-    writers = [item for item in observations if item.is_of_writers]
+    measured = [item for item in observations if item.is_of_writers]
     seen = [item for item in production if item.is_of_writers]
-    if not writers and not seen:
+    if not measured and not seen:
         return SiteModel(core.default_interference(), 0.0)
-    room = _most_told([*writers, *seen], core.MAX_SITE_POINTS)
-    measured = [item for item in writers if room.issuperset(item.members)]
-    shown = [item for item in seen if room.issuperset(item.members)]
-    left_out = len(writers) + len(seen) - len(measured) - len(shown)
-    basis = Basis(len(measured), len(shown), left_out)
-    if not measured:
-        return replace(_fit((), _unmeasured(), shown), basis=basis)
+    basis = Basis(len(measured), len(seen))
     # The matrices are small: several threads would mostly wait for each other.
     with threadpool_limits(limits=1, user_api="blas"):
-        beginnings = (QUEUE, _as_published())
-        told = _most_told(measured, JUDGED_KINDS)
-        judged = [item for item in measured if told.issuperset(item.members)]
-        unseen = [
-            [pair for trait in TRAITS for pair in _unseen(judged, trait, beginning)]
-            for beginning in beginnings
-        ]
-        best = min(range(len(beginnings)), key=lambda i: _median_error(unseen[i]))
-        model = _fit(measured, beginnings[best], shown)
-        return replace(model.with_deviation(_deviation_on(unseen[best])), basis=basis)
+        model = replace(_fit(measured, seen), basis=basis)
+        if not measured:
+            return model
+        unseen = [pair for trait in TRAITS for pair in _unseen(measured, trait)]
+        return model.with_deviation(_deviation_on(unseen))
 
 
-def _most_told(items: Sequence[Observation | Seen], count: int) -> set[Program | ProductionProgram]:
-    """Return the programs of so many kinds with the most evidence.
-
-    An observation is evidence of each of its members, by its weight in the fit.
-    """
-    programs = _programs(items)
-    kinds, kind_of = _kinds(programs)
-    index = dict(zip(programs, kind_of.tolist(), strict=True))
-    evidence = np.zeros(len(kinds))
-    for item in items:
-        weight = 1 / (1 + (_log_sd(item) / NOISE_SD) ** 2)
-        evidence[[index[program] for program in item.members]] += weight
-    most = set(np.argsort(-evidence, kind="stable")[:count].tolist())
-    return {program for program in programs if index[program] in most}
+def _fit(observations: Sequence[Observation], production: Sequence[Seen] = ()) -> SiteModel:
+    if not observations:
+        return _fit_law(core.default_interference(), _published_prior(), production)
+    alone: dict[Program, list[float]] = {}
+    for item in observations:
+        alone.setdefault(item.victim, []).append(item.rate_alone)
+    rates = {program: median(found) for program, found in alone.items()}
+    bandwidth = max(item.rate_alone for item in observations)
+    server = core.default_interference() | SERVER
+    known = server | fit_overheads(server, {p: rate / bandwidth for p, rate in rates.items()})
+    return _fit_law(known, MEASURED, [*observations, *production], rates, bandwidth)
 
 
-def _programs(items: Sequence[Observation | Seen]) -> list[Program | ProductionProgram]:
-    """Return the members of all, programs first."""
-    members: set[Program | ProductionProgram] = {
-        member for item in items for member in item.members
-    }
-    return sorted(members, key=lambda member: (isinstance(member, ProductionProgram), member))
+def _published_prior() -> Prior:
+    published = core.default_interference()
+    sds = {"stream_level": LEVEL_SD, "rewrite_level": LEVEL_SD}
+    sds |= dict.fromkeys(("create_exponent", "rewrite_exponent", "process_exponent"), SLOPE_SD)
+    return {name: (published[name], sd) for name, sd in sds.items()}
 
 
-def _rho(item: Observation | Seen) -> float:
-    """Return rho, which has a logarithm also where a program got nothing at all."""
-    return max(item.rho, LEAST_RHO)
+def fit_overheads(
+    coefficients: Mapping[str, float], shares: Mapping[Program, float]
+) -> dict[str, float]:
+    """Return overheads of flushes; shares: of the bandwidth, of each program alone."""
+    programs = sorted(shares)
+    profiles = [_profile(program, {}) for program in programs]
+    observed = np.log([shares[program] for program in programs])
+
+    def residuals(unknowns: Array) -> Array:
+        model = _struct({**coefficients, **_values(OVERHEADS, unknowns)})
+        expected = np.array([core.log_efficiency(profile, model) for profile in profiles])
+        return np.concatenate([_robust((expected - observed) / RATE_NOISE_SD), unknowns])
+
+    return _values(OVERHEADS, _least(residuals, len(OVERHEADS)))
 
 
-def _log_sd(item: Observation | Seen) -> float:
-    """Return the sd of ln rho beyond that of any measurement."""
-    return item.log_sd if isinstance(item, Seen) else 0.0
-
-
-def _kinds(
-    programs: Sequence[Program | ProductionProgram],
-) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """Return (kinds, features and share of direct writes), and the kind of each program.
-
-    Programs with the same features are one kind, those that write directly another.
-    """
-    direct = np.array([[program.direct] for program in programs])
-    traits = np.hstack([np.round(features(programs), 6), direct])
-    kinds, kind_of = np.unique(traits, axis=0, return_inverse=True)
-    return kinds, kind_of.reshape(-1)
-
-
-def _median_error(unseen: Sequence[Unseen]) -> float:
-    """Return that of ln rho; 0 where nothing could be left out."""
-    errors = [
-        abs(math.log(model.share_kept(item.victim, item.others) / _rho(item)))
-        for model, items in unseen
-        for item in items
-    ]
-    return median(errors) if errors else 0.0
-
-
-def _fit(
-    observations: Sequence[Observation], beginning: Beginning, production: Sequence[Seen] = ()
+def _fit_law(
+    known: Mapping[str, float],
+    prior: Prior,
+    items: Sequence[Observation | Seen],
+    rates: Mapping[Program, float] | None = None,
+    bandwidth: float = 0.0,
 ) -> SiteModel:
-    problem = _Problem(observations, beginning, production)
-    return problem.model(least_squares(problem.residuals, problem.jacobian, problem.size))
+    """Fit the coefficients of a prior; known: the others; rates: of programs alone, B/s."""
+    items = sorted(items, key=_order)
+    programs = sorted({one for item in items for one in item.members}, key=_member_order)
+    index = {program: i for i, program in enumerate(programs)}
+    profiles = [_profile(program, rates or {}) for program in programs]
+    members = np.array([index[one] for item in items for one in item.members], np.uint32)
+    sizes = np.array([len(item.members) for item in items], np.uint32)
+    observed = np.array([math.log(max(item.rho, LEAST_RHO)) for item in items])
+    is_mean = np.array([isinstance(item, Seen) for item in items])
+    noise = np.hypot(FIT_NOISE_SD, [getattr(item, "log_sd", 0.0) for item in items])
+    policy = SiteModel({}, bandwidth).policy()
+
+    def residuals(unknowns: Array) -> Array:
+        model = _struct({**known, **_values(prior, unknowns)})
+        pressures = core.pressures([core.pressure_of(one, model, policy) for one in profiles])
+        error = (core.guaranteed_shares(model, pressures, members, sizes) - observed) / noise
+        # What production showed is a mean over many slices, and says itself how far it is off.
+        return np.concatenate([np.where(is_mean, error, _robust(error)), unknowns])
+
+    found = _values(prior, _least(residuals, len(prior)))
+    return SiteModel({**known, **found}, bandwidth)
+
+
+def _order(item: Observation | Seen) -> tuple[Any, ...]:
+    if isinstance(item, Seen):
+        return (1, item.victim, item.other, item.rho, item.log_sd)
+    return (0, item.victim, item.others, item.rho, item.rate_alone)
+
+
+def _member_order(member: Program | ProductionProgram) -> tuple[bool, Any]:
+    return isinstance(member, ProductionProgram), member
+
+
+def _profile(member: Program | ProductionProgram, rates: Mapping[Program, float]) -> View:
+    if isinstance(member, ProductionProgram):
+        return View(new("struct sluice_profile", member.profile()))
+    return View(new("struct sluice_profile", member.profile(rates.get(member))))
+
+
+def _robust(error: Array) -> Array:
+    """Return Cauchy residuals, which one wild measurement does not spoil.
+
+    Of streams side by side one may happen to take nearly all, which no form of the law can say.
+    """
+    result: Array = np.sign(error) * np.sqrt(np.log1p(error**2))
+    return result
+
+
+def _values(prior: Prior, unknowns: Array) -> dict[str, float]:
+    """Return coefficients as the core takes them, of whitened unknowns."""
+    found = {}
+    for (name, (mean, sd)), unknown in zip(prior.items(), unknowns.tolist(), strict=True):
+        value = mean + sd * unknown
+        found[name] = math.exp(min(value, MOST_LOG)) if name in LOGARITHMS else value
+    return found
+
+
+def _struct(coefficients: Mapping[str, float]) -> View:
+    return View(new("struct sluice_interference", coefficients))
+
+
+def _least(residuals: Callable[[Array], Array], size: int) -> Array:
+    def jacobian(unknowns: Array) -> Array:
+        here = residuals(unknowns)
+        steps = STEP * np.eye(size)
+        return np.column_stack([(residuals(unknowns + step) - here) / STEP for step in steps])
+
+    return least_squares(residuals, jacobian, size)
 
 
 def _deviation_on(unseen: Sequence[Unseen]) -> float:
-    """Return the sd of ln w with which intervals contain enough of what was not fitted.
-
-    No less than programs are expected to differ from the law: what is like those that were
-    measured may show too little of it.
-    """
+    """Return the sd of ln w with which intervals contain enough of what was not fitted."""
     if not unseen:
         return float(core.default_interference()["log_sd"])
     count = sum(len(left_out) for _, left_out in unseen)
@@ -395,7 +351,7 @@ def _deviation_on(unseen: Sequence[Unseen]) -> float:
         )
         return inside >= COVERAGE * count
 
-    low, high = QUEUE.weight_sd, MOST_DEVIATION
+    low, high = LEAST_DEVIATION, MOST_DEVIATION
     if covers(low):
         return low
     for _ in range(BISECTIONS):
@@ -409,190 +365,16 @@ TRAITS: tuple[Callable[[Program], Any], ...] = (
     lambda program: program.processes,
     lambda program: (program.pattern, program.sync, program.direct),
 )
-"""In which a program may differ from all that were measured."""
+"""Traits in which a program may differ from all that were measured."""
 
 
 def _unseen(
-    observations: Sequence[Observation], trait: Callable[[Program], Any], beginning: Beginning
+    observations: Sequence[Observation], trait: Callable[[Program], Any]
 ) -> Iterator[Unseen]:
-    """Leave out each value of a trait in turn; yield what the rest says and what was left out."""
+    """Leave out each value of a trait in turn; yield the model of the rest and the left out."""
     traits = [{trait(p) for p in item.members} for item in observations]
     for value in sorted(set().union(*traits)):
         known = [o for o, values in zip(observations, traits, strict=True) if value not in values]
         if known:
             left_out = [o for o, v in zip(observations, traits, strict=True) if value in v]
-            yield _fit(known, beginning), left_out
-
-
-class _Problem:
-    """The least-squares problem: unknowns are whitened, so their prior is a unit normal.
-
-    They are the coefficients of the law, and the corrections of ln w and ln h at each point.
-    """
-
-    def __init__(
-        self,
-        observations: Sequence[Observation],
-        beginning: Beginning,
-        production: Sequence[Seen] = (),
-    ) -> None:
-        self.beginning = beginning
-        measured = sorted(observations, key=lambda o: (o.victim, o.others, o.rho, o.rate_alone))
-        seen = sorted(production, key=lambda o: (o.victim, o.other, o.rho, o.log_sd))
-        items: list[Observation | Seen] = [*measured, *seen]
-        self.bandwidth = max((item.rate_alone for item in measured), default=0.0)
-        programs = _programs(items)
-        index = {program: i for i, program in enumerate(programs)}
-        known, point = _kinds(programs)
-        self.at = known[:, :-1]
-        self.covariance = likeness(self.at, self.at) + NOISE_SD**2 * np.eye(len(self.at))
-        self.root = np.linalg.cholesky(self.covariance)
-
-        members = [index[member] for item in items for member in item.members]
-        self.members = point[members].astype(np.uint32)
-        self.sizes = np.array([len(item.members) for item in items], np.uint32)
-        self.row = np.repeat(np.arange(len(items)), self.sizes)
-        self.place = np.concatenate([np.arange(size) for size in self.sizes])
-        self.seen = np.array([math.log(_rho(item)) for item in items])
-        self.is_mean = np.array([isinstance(item, Seen) for item in items])
-        self.noise_sd = np.hypot(beginning.noise_sd, [_log_sd(item) for item in items])
-        self.rates: dict[int, list[float]] = {}
-        victims = self.members[self.place == 0][: len(measured)]
-        for item, at in zip(measured, victims, strict=True):
-            self.rates.setdefault(int(at), []).append(math.log(item.rate_alone / self.bandwidth))
-        self.efficiency = self._efficiency()
-        uncorrected = self._points(*np.zeros((2, len(self.at))))
-        site = View(new("struct sluice_interference", uncorrected))
-        self.traffic = core.traffic(self.at, known[:, -1], site)
-
-    @property
-    def size(self) -> int:
-        return len(LAW) + 2 * len(self.at)
-
-    def residuals(self, unknowns: NDArray[np.float64]) -> NDArray[np.float64]:
-        error = (self.log_rho(unknowns) - self.seen) / self.noise_sd
-        # Cauchy: of streams side by side one may happen to take nearly all, which no form of
-        # the model can say and which must not spoil the rest. What production showed is a mean
-        # over many slices, and says itself how far it may be off.
-        robust = np.sign(error) * np.sqrt(np.log1p(error**2))
-        return np.concatenate([np.where(self.is_mean, error, robust), unknowns])
-
-    def jacobian(self, unknowns: NDArray[np.float64]) -> NDArray[np.float64]:
-        log_rho = self.log_rho(unknowns)
-        slopes = self._slopes(unknowns, log_rho)
-        square = ((log_rho - self.seen) / self.noise_sd) ** 2
-        # of the Cauchy residual r: e / (r (1 + e^2)), 1 at 0
-        ratio = np.divide(square, np.log1p(square), out=np.ones_like(square), where=square > 0)
-        steep = np.where(self.is_mean, 1.0, np.sqrt(ratio) / (1 + square))
-        return np.vstack([steep[:, None] * slopes / self.noise_sd[:, None], np.eye(len(unknowns))])
-
-    def log_rho(self, unknowns: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return ln rho of each observation, by the core."""
-        return self._log_rho(*self._values(unknowns))
-
-    def _log_rho(
-        self, law: NDArray[np.float64], weight: NDArray[np.float64], hold: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        model = self._struct(law)
-        self.traffic["log_weight"], self.traffic["log_hold"] = weight, hold
-        pressures = core.pressures_of_traffic(model, self.traffic)
-        return core.guaranteed_shares(model, pressures, self.members, self.sizes)
-
-    def _slopes(
-        self, unknowns: NDArray[np.float64], log_rho: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Return those of ln rho over the unknowns, by differences."""
-        law, weight, hold = self._values(unknowns)
-        by_law = np.zeros((len(LAW), len(log_rho)))
-        for i, (_, sd) in enumerate(self.beginning.law):
-            if sd:
-                moved = law + STEP * (np.arange(len(LAW)) == i)
-                by_law[i] = sd * (self._log_rho(moved, weight, hold) - log_rho) / STEP
-        by_weight, by_hold = self._slopes_of_kinds(law, weight, hold, log_rho)
-        return np.hstack(
-            [
-                by_law.T,
-                self.beginning.weight_sd * by_weight @ self.root,
-                self.beginning.hold_sd * by_hold @ self.root,
-            ]
-        )
-
-    def _slopes_of_kinds(
-        self,
-        law: NDArray[np.float64],
-        weight: NDArray[np.float64],
-        hold: NDArray[np.float64],
-        log_rho: NDArray[np.float64],
-    ) -> NDArray[np.float64]:
-        """Return those over ln w and over ln h of each kind.
-
-        An observation depends on its members alone. So all victims move at once, and all others
-        that stand in the same place: they are taken from kinds with more weight, or more hold.
-        """
-        model, kinds = self._struct(law), np.tile(self.traffic, 3)
-        kinds["log_weight"] = np.concatenate([weight, weight + STEP, weight])
-        kinds["log_hold"] = np.concatenate([hold, hold, hold + STEP])
-        pressures = core.pressures_of_traffic(model, kinds)
-        slopes = np.zeros((2, len(log_rho), len(self.at)))
-        for over, place in [*((0, place) for place in range(self.sizes.max())), (1, 0)]:
-            there = self.place == place
-            moved = self.members + there * np.uint32((over + 1) * len(self.at))
-            found = core.guaranteed_shares(model, pressures, moved, self.sizes) - log_rho
-            row = self.row[there]
-            slopes[over, row, self.members[there]] += found[row] / STEP
-        return slopes
-
-    def _values(
-        self, unknowns: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return the coefficients, and the corrections of ln w and of ln h at the points."""
-        law, weight, hold = np.split(unknowns, [len(LAW), len(LAW) + len(self.at)])
-        means, sds = np.array(self.beginning.law).T
-        return (
-            means + sds * law,
-            self.beginning.weight_sd * (self.root @ weight),
-            self.beginning.hold_sd * (self.root @ hold),
-        )
-
-    def _struct(self, law: NDArray[np.float64]) -> View:
-        return View(new("struct sluice_interference", self._coefficients(law)))
-
-    def _coefficients(self, law: NDArray[np.float64]) -> dict[str, float]:
-        """Return them as the core takes them."""
-        site = {name: float(value) for name, value in zip(LAW, law, strict=True)}
-        return {
-            **site,
-            **self.beginning.queueing,
-            "process_exponent": max(0.0, site["process_exponent"]),
-            "stream_exponent": max(0.0, site["stream_exponent"]),
-            "capacity": self.beginning.capacity,
-            "pooling": math.exp(min(site["pooling"], MOST_LOG_POOLING)),
-        }
-
-    def model(self, unknowns: NDArray[np.float64]) -> SiteModel:
-        law, *values = self._values(unknowns)
-        pulls = [np.linalg.solve(self.covariance, value) for value in values]
-        site = self._coefficients(law) | self._points(*pulls)
-        return SiteModel(core.default_interference() | site, self.bandwidth)
-
-    def _points(self, weight: NDArray[Any], hold: NDArray[Any]) -> dict[str, Any]:
-        """Return the measured kinds with their pulls, as the core takes them."""
-        if not self.rates:
-            return {}
-        points = [
-            {"at": at.tolist(), "weight": float(a), "hold": float(h), "efficiency": float(b)}
-            for at, a, h, b in zip(self.at, weight, hold, self.efficiency, strict=True)
-        ]
-        return {"scale": list(SCALES), "points": points}
-
-    def _efficiency(self) -> NDArray[np.float64]:
-        """Return the pulls on ln e: a Gaussian process through the rates alone."""
-        if not self.rates:
-            return np.zeros(len(self.at))
-        known = sorted(self.rates)
-        seen = np.array([np.median(self.rates[i]) for i in known])
-        noise = (RATE_NOISE_SD / EFFICIENCY_SD) ** 2
-        covariance = likeness(self.at[known], self.at[known]) + noise * np.eye(len(known))
-        pulls = np.zeros(len(self.at))
-        pulls[known] = np.linalg.solve(covariance, seen)
-        return pulls
+            yield _fit(known), left_out

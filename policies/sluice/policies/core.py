@@ -60,8 +60,6 @@ __all__ = [
 
 NAME_SIZE: int = lib.SLUICE_NAME_SIZE
 """Bytes that a name is cut to, with its end."""
-MAX_SITE_POINTS: int = lib.SLUICE_MAX_SITE_POINTS
-"""Kinds of programs that an interference model has room for."""
 MAX_NUMBERS: int = lib.SLUICE_MAX_NUMBERS
 """Numbers among the arguments of a submit line that are looked at: the first ones."""
 FEATURES = tuple(
@@ -424,37 +422,14 @@ def traffic_features(profile: View | Mapping[str, Any]) -> list[float]:
     return list(out)
 
 
-def likeness(scale: Sequence[float], a: Numbers, b: Numbers) -> Numbers:
-    """Return (len(a), len(b)): 1 for the same kind of traffic, towards 0 for unlike ones."""
-    import numpy as np  # noqa: PLC0415 - only the fit needs it; the daemon does without
-
-    rows, columns = (np.ascontiguousarray(points, np.float64) for points in (a, b))
-    out = np.empty((len(rows), len(columns)))
-    lib.sluice_likeness(
-        scale, _doubles(rows), len(rows), _doubles(columns), len(columns), _doubles(out)
-    )
-    return out
+def log_efficiency(profile: View, model: View) -> float:
+    """Return ln of the rate alone of a profile's kind of traffic, over that of its targets."""
+    return float(lib.sluice_log_efficiency(profile.struct, model.struct))
 
 
-def traffic(features: Numbers, direct: Numbers, model: View) -> np.ndarray[Any, Any]:
-    """Return an array of struct sluice_traffic: what the model's points say of each kind."""
-    import numpy as np  # noqa: PLC0415 - likewise
-
-    fields = [
-        (name, np.float64, field.type.length if field.type.kind == "array" else ())
-        for name, field in ffi.typeof("struct sluice_traffic").fields
-    ]
-    kinds = np.zeros(len(direct), fields)
-    kinds["features"], kinds["direct"] = features, direct
-    lib.sluice_traffic_at_site(model.struct, _traffic(kinds), len(kinds))
-    return kinds
-
-
-def pressures_of_traffic(model: View, traffic: np.ndarray[Any, Any]) -> Any:
-    """Return an array of struct sluice_pressure: of kinds that write all the time."""
-    out = ffi.new("struct sluice_pressure[]", len(traffic))
-    lib.sluice_pressures_of_traffic(model.struct, _traffic(traffic), len(traffic), out)
-    return out
+def pressures(views: Sequence[View]) -> Any:
+    """Return an array of struct sluice_pressure, as guaranteed_shares takes them."""
+    return ffi.new("struct sluice_pressure[]", [view.struct[0] for view in views])
 
 
 def guaranteed_shares(model: View, pressures: Any, members: Indices, sizes: Indices) -> Numbers:
@@ -479,10 +454,6 @@ def _doubles(array: Numbers) -> Any:
 
 def _indices(array: Indices) -> Any:
     return ffi.from_buffer("uint32_t[]", array)
-
-
-def _traffic(array: np.ndarray[Any, Any]) -> Any:
-    return ffi.from_buffer("struct sluice_traffic[]", array)
 
 
 def _pointers(pressures: Sequence[View]) -> Any:

@@ -95,7 +95,6 @@ _COUNTS = {
     "mode_rules": "mode_rule_count",
     "controlled": "controlled_count",
     "meaning": "outputs",
-    "points": "point_count",
 }
 """Arrays of which only the first so many elements are in use."""
 
