@@ -22,7 +22,7 @@ from sluice.policies.record import Situation  # noqa: E402
 from sluice.policies.snapshot import Snapshot, pack_snapshot  # noqa: E402
 from sluice.policies.structs import View, new  # noqa: E402
 
-QUEUES = (1_000, 10_000, 100_000)
+QUEUES = (1_000, 20_000, 100_000)
 KINDS = 200
 RUNNING = 400
 POLLS = 3

@@ -48,11 +48,11 @@ from sluiced import Sluiced  # noqa: E402
 from sluice.history_db.store import Store  # noqa: E402
 from sluice.policies import core  # noqa: E402
 from sluice.policies.bundle import Bundle  # noqa: E402
-from sluice.slurm.queue import Words, parse_job  # noqa: E402
+from sluice.slurm.queue import parse_job  # noqa: E402
 
 BURSTS = (1_000, 10_000)
 LONG_BURSTS = (1_000, 10_000, 50_000)
-QUEUES = (1_000, 10_000, 100_000)
+QUEUES = (1_000, 20_000, 100_000)
 NAMES = ("writer", "flusher", "reader", "unheard")  # of jobs that a real slurmctld takes
 WATCHED = 10.0  # seconds of a steady queue
 SETTLE = 60.0  # seconds in which all records of a burst find their jobs
@@ -360,7 +360,7 @@ def growth(place: Path, hours: float) -> None:
     follower = Follower(place)
     config = core.parse_config("sluice.conf", b"")
     bundle = Bundle.parse(made_model.bundle(applications=200))
-    words, settled, size = Words(), pending + 2 * running, 0
+    settled, size = pending + 2 * running, 0
     seconds = settled + int(hours * 3600)
     for number in range(1, seconds + 1):
         now = made_model.CREATED + number
@@ -371,7 +371,7 @@ def growth(place: Path, hours: float) -> None:
         stages = ((0, "PENDING"), (pending, "RUNNING"), (pending + running, "COMPLETED"))
         changed = [
             parse_job(
-                told(old, made_model.job(old % 200), now - after, state, now if after else 0), words
+                told(old, made_model.job(old % 200), now - after, state, now if after else 0)
             )[0]
             for after, state in stages
             if (old := number - after) > 0

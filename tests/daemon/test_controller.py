@@ -20,7 +20,7 @@ from sluice.policies.snapshot import Snapshot, pack_snapshot
 from sluice.slurm import slurm_commands
 from sluice.slurm.controller import GateKeeper, Seen
 from sluice.slurm.pending_records import Ledger
-from sluice.slurm.queue import Answer, FrameReader, Queue, Words
+from sluice.slurm.queue import Answer, FrameReader, Queue
 from sluice.slurm.records import License
 from sluice.slurm.snapshot import Publisher, Settings
 from sluice.slurm.status import Status
@@ -137,7 +137,7 @@ class Cluster:
     def poll(self, told: Sequence[bytes], *, idle: int, free: int) -> None:
         """Let Slurm say this, and everybody follow it."""
         self.now += STEP
-        answer = Answer(Words())
+        answer = Answer()
         for kind, payload in FrameReader().take(b"".join(told) + frames.room(b"main", idle, idle)):
             answer.take(kind, payload)
         changes = self.queue.take(answer)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.slurm import children, queue
-from sluice.slurm.queue import Answer, FrameReader, Queue, Words, count_tasks, has_task
+from sluice.slurm.queue import Answer, FrameReader, Queue, count_tasks, has_task
 from sluice.slurm.records import FeedError, LicenseChange, QueuedJob, Room
 
 STAND_IN = Path(frames.__file__).with_name("feed_stand_in.py")
@@ -21,7 +21,7 @@ ANY_BYTES = st.binary(max_size=40).filter(lambda text: b"\0" not in text)
 
 
 def parsed(**members: object) -> QueuedJob:
-    return queue.parse_job(frames.job_payload(**members), Words())[0]
+    return queue.parse_job(frames.job_payload(**members))[0]
 
 
 def test_a_frame_is_a_job():
@@ -104,14 +104,14 @@ def test_a_frame_without_measure_is_refused(length):
 @given(st.integers(0, 12), st.binary(max_size=200))
 def test_hostile_frames_are_refused_or_read_and_never_more(kind, payload):
     with suppress(struct.error, ValueError):
-        Answer(Words()).take(kind, payload)
+        Answer().take(kind, payload)
 
 
 @given(st.data())
 def test_a_job_cut_short_is_refused(data):
     payload = frames.job_payload()
     with pytest.raises((struct.error, ValueError)):
-        queue.parse_job(payload[: data.draw(st.integers(0, len(payload) - 1))], Words())
+        queue.parse_job(payload[: data.draw(st.integers(0, len(payload) - 1))])
 
 
 # A program that answers

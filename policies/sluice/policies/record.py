@@ -142,22 +142,6 @@ class Record(View):
         return View(self.struct.decision.prediction)
 
 
-_TEXTS: int = ffi.offsetof("struct sluice_submission", "name")
-
-
-def packed_submission(submission: View) -> tuple[bytes, bytes]:
-    """Return a submission's numbers and its texts, which are zeros for the most part."""
-    content = submission.bytes
-    return content[:_TEXTS], content[_TEXTS:].rstrip(b"\0")
-
-
-def unpacked_submission(numbers: bytes, texts: bytes) -> View:
-    view = View.__new__(View)
-    view.struct = ffi.new("struct sluice_submission *")
-    ffi.memmove(view.struct, numbers + texts, len(numbers) + len(texts))
-    return view
-
-
 class Situation:
     """Bundle and snapshot made ready for decisions."""
 

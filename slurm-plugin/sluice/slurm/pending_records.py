@@ -7,13 +7,12 @@ rest is in the history, from which a new sluiced fills the ledger again.
 from __future__ import annotations
 
 import math
-import struct
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sluice.history_db.records import Job
 from sluice.policies.core import NAME_SIZE, CoreError
-from sluice.policies.record import Record, packed_submission, unpacked_submission
+from sluice.policies.record import Record
 from sluice.prediction.submission_features import UNSURE
 from sluice.slurm.record_matching import (
     WINDOW,
@@ -42,43 +41,25 @@ SETTLED = 3  # seconds after which no member of a tie can still be missing
 HOPE = 600  # seconds after which a record without a job stays one: it was rejected
 LOOKED_UP = 2000  # jobs that the history is asked about at once, after a restart of sluiced
 UNWRITTEN = 200_000  # jobs that are kept for a history that cannot be written
-SHARED = 10_000  # predictions, and texts of submissions, that are kept once for all jobs
+SHARED = 10_000  # predictions that are kept once for all jobs
 
 SubmissionKey = tuple[int, int]
 """Number that sbatch printed, and uid."""
 
 
-KNOWN_HEAD = struct.Struct("=QQq")
-"""Boot and number of a record, and its time."""
-
-
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the ledger keeps of a record: for each job of the queue, so it is packed."""
+    """What the ledger keeps of a record."""
 
-    numbers: bytes
-    """Of KNOWN_HEAD, and of the submission."""
-    texts: bytes
-    """Of the submission: what users and accounts repeat is kept once."""
+    key: RecordKey
+    now: int
+    submission: View
     prediction: View | None
     """None where Sluice abstained for lack of knowledge: too unsure to judge others by."""
     is_granted: bool
     """The decision gave the job tokens."""
     mode: str
     """How far Sluice goes with the job."""
-
-    @property
-    def key(self) -> RecordKey:
-        boot, number, _ = KNOWN_HEAD.unpack_from(self.numbers)
-        return boot, number
-
-    @property
-    def now(self) -> int:
-        return int(KNOWN_HEAD.unpack_from(self.numbers)[2])
-
-    @property
-    def submission(self) -> View:
-        return unpacked_submission(self.numbers[KNOWN_HEAD.size :], self.texts)
 
     @property
     def script_signature(self) -> int:
@@ -171,7 +152,6 @@ class Ledger:
         self._verdicts: list[Verdict] = []
         """Joins and ties that the history has not heard of."""
         self._predictions: dict[bytes, View] = {}
-        self._texts: dict[bytes, bytes] = {}
         self._learned: set[SubmissionKey] = set()
         """Submissions of which something else is known than at the last `learned`."""
 
@@ -450,16 +430,14 @@ class Ledger:
             del self._unwritten[next(iter(self._unwritten))]
 
     def _known_of(self, record: Record) -> Known:
-        """Describe a record; jobs of an application share one prediction, and their texts."""
+        """Describe a record; jobs of an application share one prediction."""
         known = known_of(record)
-        for shared in (self._predictions, self._texts):
-            if len(shared) >= SHARED:
-                shared.clear()
-        prediction = known.prediction
-        if prediction is not None:
-            prediction = self._predictions.setdefault(prediction.bytes, prediction)
-        texts = self._texts.setdefault(known.texts, known.texts)
-        return replace(known, prediction=prediction, texts=texts)
+        if known.prediction is None:
+            return known
+        if len(self._predictions) >= SHARED:
+            self._predictions.clear()
+        shared = self._predictions.setdefault(known.prediction.bytes, known.prediction)
+        return replace(known, prediction=shared)
 
     def _row(self, job: QueuedJob, known: Known | None) -> Job:
         return Job(
@@ -505,10 +483,10 @@ def readable(decision: Decision) -> Record | None:
 
 
 def known_of(record: Record) -> Known:
-    numbers, texts = packed_submission(record.submission)
     return Known(
-        numbers=KNOWN_HEAD.pack(*record.key, record.now) + numbers,
-        texts=texts,
+        key=record.key,
+        now=record.now,
+        submission=record.submission,
         prediction=None if record.decision.reason in UNSURE else record.prediction,
         is_granted=record.grant.outcome == "taken",
         mode=record.mode,
@@ -550,7 +528,7 @@ def _digest(job: QueuedJob, known: Known | None) -> int:
             *(job.nodes, job.tasks, job.cpus, job.time_limit, job.state),
             None if job.is_pending else job.start,
             (job.end, job.exit_code) if job.has_ended else None,
-            known.numbers if known else None,
+            known.key if known else None,
         )
     )
 

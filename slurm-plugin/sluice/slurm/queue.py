@@ -18,8 +18,6 @@ import subprocess
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Self, cast
 
 from sluice.slurm.children import FEED, REMEDY, Child, find_program
@@ -41,8 +39,6 @@ ERRORS_SHOWN = 200
 """Bytes of what the program wrote last to standard error."""
 BATCH = 25
 """Changes in one request: at 1,024 bytes a text they fit into a pipe, so sending never waits."""
-WORDS_KEPT = 10_000
-"""Accounts, partitions and the like that are kept once for all jobs."""
 
 PROTOCOL = 4
 HELLO, JOB, GONE, LICENSE, RESERVATION, ROOM, ERROR, END, CHANGE, PRIORITIES, REASON = range(1, 12)
@@ -103,7 +99,6 @@ class Queue:
         self._feed = Feed(command)
         self.feed = self._feed.child
         """Says how sluice-feed fares."""
-        self._words = Words()
 
     def __enter__(self) -> Self:
         return self
@@ -116,7 +111,7 @@ class Queue:
 
     def poll(self, *, with_room: bool = False, timeout: float = TIMEOUT) -> Changes:
         """Ask Slurm what changed. After an error everything is as it was before."""
-        answer = Answer(self._words, self.jobs)
+        answer = Answer()
         is_first = self._feed.ask(
             ASK_JOBS | ASK_LICENSES | ASK_RESERVATIONS | (ASK_ROOM if with_room else 0),
             answer.take,
@@ -139,7 +134,7 @@ class Queue:
         said: dict[int, str] = {}
         for start in range(0, len(wanted), BATCH):
             batch = wanted[start : start + BATCH]
-            answer = Answer(self._words)
+            answer = Answer()
             missing = f"{FEED} said nothing of it"
             try:
                 payload = b"".join(map(pack_change, batch))
@@ -187,7 +182,7 @@ def queued_job(name: str, *, timeout: float = TIMEOUT) -> tuple[QueuedJob, str] 
     For an array as a whole, any of its tasks.
     """
     number, _, task = name.partition("_")
-    answer, feed = Answer(Words()), Feed()
+    answer, feed = Answer(), Feed()
     try:
         feed.ask(ASK_ONE_JOB, answer.take, job_id=int(number), timeout=timeout)
     finally:
@@ -205,9 +200,6 @@ def queued_job(name: str, *, timeout: float = TIMEOUT) -> tuple[QueuedJob, str] 
 class Answer:
     """What the frames of one answer told."""
 
-    words: Words
-    before: Mapping[int, QueuedJob] = field(default_factory=dict)
-    """Jobs as they were, by job id."""
     jobs: list[QueuedJob] = field(default_factory=list)
     tasks: list[str] = field(default_factory=list)
     """Of each of the jobs, as an array."""
@@ -225,7 +217,7 @@ class Answer:
     def take(self, kind: int, payload: bytes) -> None:
         """Read one frame. Raises struct.error or ValueError where it is none of ours."""
         if kind == JOB:
-            job, tasks = parse_job(payload, self.words, self.before)
+            job, tasks = parse_job(payload)
             self.jobs.append(job)
             self.tasks.append(tasks)
         elif kind == GONE:
@@ -236,7 +228,7 @@ class Answer:
             (length,) = NUMBER.unpack_from(payload)
             begin = NUMBER.size + length
             told = (number for (number,) in NUMBER.iter_unpack(payload[begin:]))
-            self.reasons |= dict.fromkeys(told, self.words[payload[NUMBER.size : begin]])
+            self.reasons |= dict.fromkeys(told, decoded(payload[NUMBER.size : begin]))
         elif kind == LICENSE:
             self.licenses.append(parse_license(payload))
         elif kind == RESERVATION:
@@ -253,37 +245,12 @@ class Answer:
             raise ValueError(f"a frame of kind {kind}")
 
 
-class Words(dict[bytes, str]):
-    """Decodes texts that many jobs share, each once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.numbers: dict[int, int] = {}
-
-    def __missing__(self, text: bytes) -> str:
-        if len(self) >= WORDS_KEPT:  # users choose some of them
-            self.clear()
-        word = self[text] = decoded(text)
-        return word
-
-    def number(self, value: int) -> int:
-        """Return a number that many jobs share, such as a uid, as one object."""
-        if len(self.numbers) >= WORDS_KEPT:
-            self.numbers.clear()
-        return self.numbers.setdefault(value, value)
-
-
 def decoded(text: bytes) -> str:
     return text.decode(errors="surrogateescape")
 
 
-def parse_job(
-    payload: bytes, words: Words, jobs: Mapping[int, QueuedJob] = MappingProxyType({})
-) -> tuple[QueuedJob, str]:
-    """Return a job, and the tasks of an array that it stands for.
-
-    What did not change of jobs is in memory once, also while both are there.
-    """
+def parse_job(payload: bytes) -> tuple[QueuedJob, str]:
+    """Return a job, and the tasks of an array that it stands for."""
     head = JOB_HEAD.unpack_from(payload)
     job_id, array, component, restarts, uid, nodes, tasks, cpus, limit, status = head[:10]
     submit, eligible, start, end = head[10:14]
@@ -291,17 +258,11 @@ def parse_job(
     at = JOB_HEAD.size
     cut = []
     for length in lengths:
-        cut.append(payload[at : at + length])
+        cut.append(decoded(payload[at : at + length]))
         at += length
     if at != len(payload):
         raise ValueError("a job whose texts do not fill their frame")
-    state, account, partition, qos, licenses, listed, notes, name = cut
-    task_ids = decoded(listed)
-    marks = marks_in(decoded(notes)) if notes else ()
-    if (before := jobs.get(job_id)) is not None:
-        job_id = before.job_id
-        submit = before.submit if before.submit == submit else submit
-        marks = before.marks if before.marks == marks else marks
+    state, account, partition, qos, licenses, task_ids, notes, name = cut
     job = QueuedJob(
         job_id=job_id,
         submission_id=array or job_id,
@@ -309,23 +270,23 @@ def parse_job(
         is_array=bool(array),
         tasks_waiting=count_tasks(task_ids) if task_ids else 1,
         restarts=restarts,
-        uid=words.number(uid),
+        uid=uid,
         submit=submit,
-        eligible=submit if eligible == submit else eligible if 0 < eligible < NO_VAL else None,
+        eligible=eligible if 0 < eligible < NO_VAL else None,
         start=start if 0 < start < NO_VAL else None,
         end=end if 0 < end < NO_VAL else None,
-        state=words[state],
-        account=words[account] or None,
-        partition=words[partition],
-        qos=words[qos] or None,
+        state=state,
+        account=account or None,
+        partition=partition,
+        qos=qos or None,
         nodes=nodes if nodes < NO_VAL else 0,
         tasks=tasks if tasks < NO_VAL else 0,
         cpus=cpus if cpus < NO_VAL else 0,
         time_limit=number_of(limit),
-        licenses=words[licenses],
+        licenses=licenses,
         exit_code=exit_code_of(status),
-        name=words[name],
-        marks=marks,
+        name=name,
+        marks=marks_in(notes) if notes else (),
     )
     return job, task_ids
 
@@ -369,7 +330,6 @@ def number_of(value: int) -> int | None:
     return None if value >= NO_VAL else value
 
 
-@lru_cache(maxsize=1024)  # most are alike
 def exit_code_of(status: int) -> str | None:
     """Write wait(2)'s status as sacct does, `exit:signal`."""
     return None if status >= NO_VAL else f"{status >> 8 & 0xFF}:{status & 0x7F}"
