@@ -496,6 +496,75 @@ is_confined (const struct sluice_control_job *job, const struct sluice_policy *p
 	return sluice_job_slowdown (&job->pressure, 1.0) > policy->tolerance;
 }
 
+/*
+ * Decided again at the start
+ */
+
+/* A key that sorts by start, then by falling priority; of long ago all alike. */
+static double
+turn_of (const struct sluice_control_job *job, int64_t now)
+{
+	const double long_ago = 100000.0;
+	double start = larger (0.0, long_ago - (double)(now - job->start));
+	return start * 4294967296.0 + (double)(UINT32_MAX - job->priority);
+}
+
+/* Whether the decision at submission may have been made alongside others. before: the one
+ * that started last of those in front; NULL: there is none. */
+static int
+is_news (const struct sluice_control_job *job, const struct sluice_control_job *before)
+{
+	return job->start - job->submit > SLUICE_CONTROL_STALE
+	       || (before && before->start >= job->submit - SLUICE_CONTROL_UNSEEN);
+}
+
+/* Whether it has just started, was not decided on since then, and needed no token. */
+static int
+has_started (const struct sluice_control_job *job, const struct sluice_control_facts *facts)
+{
+	return job->flags & SLUICE_CONTROL_SPARED && job->memory.decided <= 0.0
+	       && job->start >= facts->now - SLUICE_CONTROL_STARTED;
+}
+
+uint32_t
+sluice_control_starts (struct sluice_control *c, struct sluice_control_job *jobs,
+		       uint32_t n, const struct sluice_control_facts *facts,
+		       uint32_t *order, uint32_t due[SLUICE_CONTROL_STARTS],
+		       uint32_t *due_count)
+{
+	uint32_t count = 0;
+
+	*due_count = 0;
+	for (uint32_t i = 0; i < n; i++)
+		if (jobs[i].state == SLUICE_CONTROL_RUNS
+		    && jobs[i].flags & SLUICE_CONTROL_PREDICTED
+		    && jobs[i].tokens.klass != SLUICE_CLASS_NONE)
+			sluice_control_rank (c, &count, turn_of (&jobs[i], facts->now),
+					     jobs, i);
+	sluice_control_sort (c, count);
+	for (uint32_t k = 0; k < count; k++) {
+		struct sluice_control_job *job = &jobs[c->ranked[k].index];
+		order[k] = c->ranked[k].index;
+		if (*due_count == SLUICE_CONTROL_STARTS || !has_started (job, facts))
+			continue;
+		job->memory.decided = facts->clock;
+		if (is_news (job, k > 0 ? &jobs[order[k - 1]] : NULL))
+			due[(*due_count)++] = k;
+	}
+	return count;
+}
+
+const struct sluice_record *
+sluice_control_decide (struct sluice_control *c, uint32_t job,
+		       const struct sluice_submission *submission,
+		       const struct sluice_situation *situation,
+		       const struct sluice_config *config,
+		       struct sluice_control_facts *facts)
+{
+	c->decision_count = 0;
+	return decide (c, job, submission, situation, config, facts);
+}
+
 /* A gate behind which somebody has waited beyond the bound is given up: whatever keeps
  * that job from being released, the gate keeps nobody. */
 static void

@@ -11,6 +11,8 @@
  *                         neither bundle nor snapshot nor history: nothing that can fail
  *                         keeps a job waiting
  *   sluice_control_poll   decides again on jobs near their start and sizes the gates
+ *   sluice_control_starts says which jobs to decide on again as they have just started,
+ *                         because no token kept them until then
  */
 #ifndef SLUICE_CONTROL_H
 #define SLUICE_CONTROL_H
@@ -27,8 +29,11 @@ enum {
 	SLUICE_CONTROL_PATIENCE = 15,	/* s until a job's decision has been found */
 	SLUICE_CONTROL_STALE = 60,	/* s that a decision holds while nobody starts */
 	SLUICE_CONTROL_START = 10,	/* s in which Slurm starts a job that can start */
-	SLUICE_CONTROL_RETRY = 60,	/* s between attempts at a release, at most */
-	SLUICE_CONTROL_HOURS = 24,	/* for which waits count in the budgets */
+	SLUICE_CONTROL_STARTS = 16,	/* jobs decided on in one poll as they started */
+	SLUICE_CONTROL_STARTED = 30,	/* s after its start: its record may come late */
+	SLUICE_CONTROL_UNSEEN = 3, /* s by which a snapshot was older than a decision */
+	SLUICE_CONTROL_RETRY = 60, /* s between attempts at a release, at most */
+	SLUICE_CONTROL_HOURS = 24, /* for which waits count in the budgets */
 	/* Releases that one poll commands: each is a request that slurmctld writes down. */
 	SLUICE_CONTROL_RELEASES = 50,
 };
@@ -245,6 +250,27 @@ void sluice_control_poll (struct sluice_control *control, struct sluice_control_
 			  const struct sluice_config *config,
 			  struct sluice_control_facts *facts,
 			  struct sluice_control_gates *out);
+
+/*
+ * Where nothing is enforced, no gate lets jobs in one by one: those of one second start
+ * together, and the decision at submission saw none of them, nor any that came or went
+ * while the job waited. So each that matters is decided on again when it has started.
+ *
+ * Puts the running jobs that matter into order, which has room for n, as they would have
+ * come through a gate: by start, priority and number. Returns how many there are; puts the
+ * places of those that are to be decided on, each alongside those in front of it, into due,
+ * and their number into *due_count. No job is due twice.
+ */
+uint32_t sluice_control_starts (struct sluice_control *control,
+				struct sluice_control_job *jobs, uint32_t n,
+				const struct sluice_control_facts *facts, uint32_t *order,
+				uint32_t due[SLUICE_CONTROL_STARTS], uint32_t *due_count);
+
+/* Decide on a job again; the record stays until the next decision. */
+const struct sluice_record *sluice_control_decide (
+    struct sluice_control *control, uint32_t job,
+    const struct sluice_submission *submission, const struct sluice_situation *situation,
+    const struct sluice_config *config, struct sluice_control_facts *facts);
 
 /* Seconds that the job may still wait until a budget is used up, if nobody else waits with
  * it; INFINITY without budgets. */

@@ -1089,3 +1089,56 @@ def test_a_waiting_job_that_the_site_enforces_no_more_for_is_released():
     queue.add(2)
     queue.add(3, state=control.RUNS, flags=OURS | control.SPARED)
     assert queue.poll() == {1: "mode"}
+
+
+# Decided again as they started
+
+FREE = control.RECORDED | control.PREDICTED | control.SPARED
+
+
+def starts(*jobs: dict[str, Any]) -> list[tuple[int, list[int]]]:
+    """Return which of jobs 1, 2, … are due at their start, each with those in front."""
+    queue = Queue()
+    for job_id, members in enumerate(jobs, start=1):
+        queue.add(job_id, **running(1) | {"flags": FREE, "submit": NOW} | members)
+    found = queue.loop.starts(queue.facts)
+    assert queue.loop.starts(queue.facts) == []
+    return found
+
+
+def test_jobs_that_start_together_are_decided_on_alongside_those_in_front():
+    assert starts({"priority": 5}, {"priority": 9}, {"priority": 5}) == [(1, [2]), (3, [2, 1])]
+
+
+@pytest.mark.parametrize(
+    ("members", "is_due"),
+    [
+        ({}, True),
+        ({"flags": FREE & ~control.SPARED}, False),
+        ({"flags": FREE & ~control.PREDICTED}, False),
+        ({"klass": 0}, False),
+        ({"state": control.WAITS}, False),
+        ({"submit": NOW - 100, "start": NOW - 30}, True),
+        ({"submit": NOW - 100, "start": NOW - 31}, False),
+    ],
+)
+def test_a_job_is_decided_on_as_it_started_where_nothing_is_enforced(members, is_due):
+    assert bool(starts({"start": NOW - 60, "priority": 9}, {"submit": NOW - 100} | members)) is (
+        is_due
+    )
+
+
+@pytest.mark.parametrize(
+    ("other_start", "submit", "is_due"),
+    [(NOW - 3, NOW, True), (NOW - 4, NOW, False), (NOW - 4, NOW - 60, True), (0, NOW - 61, True)],
+)
+def test_what_its_submission_saw_is_not_decided_again(other_start, submit, is_due):
+    assert bool(starts({"start": other_start, "submit": other_start}, {"submit": submit})) is is_due
+
+
+def test_a_poll_decides_on_sixteen_that_started_and_the_next_on_others():
+    queue = Queue()
+    for job_id in range(1, 31):
+        queue.add(job_id, **running(1) | {"flags": FREE, "submit": NOW - 100})
+    assert [job for job, _ in queue.loop.starts(queue.facts)] == list(range(1, 17))
+    assert [job for job, _ in queue.loop.starts(queue.facts)] == list(range(17, 31))

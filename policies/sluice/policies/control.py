@@ -227,6 +227,24 @@ class Loop(Generic[K]):
         count = lib.sluice_control_holders(self._handle, self._jobs, self._count, out)
         return bytes(ffi.buffer(out, count * ffi.sizeof("struct sluice_holder")))
 
+    def starts(self, facts: Any) -> list[tuple[K, list[K]]]:
+        """Return the jobs to decide on as they have just started, each with those in front."""
+        order = ffi.new("uint32_t[]", self._count)
+        due = ffi.new("uint32_t[]", lib.SLUICE_CONTROL_STARTS)
+        found = ffi.new("uint32_t *")
+        count = lib.sluice_control_starts(
+            self._handle, self._jobs, self._count, facts, order, due, found
+        )
+        keys = [self._keys[index] for index in order[0:count]]
+        return [(keys[place], keys[:place]) for place in due[0 : found[0]]]
+
+    def decide(
+        self, key: K, submission: View, situation: Situation, config: Config, facts: Any
+    ) -> Record:
+        """Decide on a job again."""
+        arguments = submission.struct, situation.handle, config.struct, facts
+        return Record(lib.sluice_control_decide(self._handle, self._indices[key], *arguments)[0])
+
     def decisions(self) -> Iterator[tuple[K, Record]]:
         """Yield the decisions of the last poll, with the key of the job of each."""
         for i in range(lib.sluice_control_decision_count(self._handle)):

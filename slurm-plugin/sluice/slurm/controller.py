@@ -48,10 +48,12 @@ from sluice.slurm.status import LEASES, NOT_RENEWED, REFUSED, log
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+    from sluice.history_db.records import Decision
     from sluice.history_db.records import Snapshot as StoredSnapshot
     from sluice.history_db.store import Store
     from sluice.policies.control import Action
     from sluice.policies.core import Config, View
+    from sluice.policies.record import Record
     from sluice.slurm.pending_records import Known, Ledger, SubmissionKey
     from sluice.slurm.queue import Changes, Queue
     from sluice.slurm.records import License, LicenseChange, QueuedJob, Reservation, Room
@@ -212,11 +214,6 @@ class GateKeeper:
         return {job_id: holding.lane_mask for job_id, holding in self._running.items()}
 
     @property
-    def bundle(self) -> Bundle | None:
-        """The bundle in use, as the plugin has it."""
-        return self._bundle
-
-    @property
     def needs_room(self) -> bool:
         """Whether it matters which jobs could start: one waits for tokens."""
         return len(self._holdings) > len(self._running)
@@ -266,6 +263,26 @@ class GateKeeper:
         self._release(actions, seen)
         self._exchange(actions, seen)
         self._impose(gates, seen, config)
+
+    def decide_started(self, seen: Seen, config: Config, publisher: Publisher) -> None:
+        """Decide again on jobs that have just started and that no token kept until then.
+
+        publisher has published the snapshot of these jobs. The history hears of it next.
+        """
+        if self._bundle is None or self._ledger is None:
+            return
+        self._take_learned(seen, self._ledger)
+        rows: list[tuple[StoredSnapshot, Decision]] = []
+        for job_id, before in self._loop.starts(self._facts):
+            job = seen.jobs[job_id]
+            submission = self._ledger.submission(job)
+            if submission is None or job_id not in publisher.corunners:
+                continue
+            snapshot = publisher.alongside(set(before))
+            situation = Situation(self._bundle, Snapshot.parse(snapshot.content))
+            record = self._loop.decide(job_id, submission, situation, config, self._facts)
+            rows.append((snapshot, _again(record, job)))
+        self._keep_rows(rows)
 
     def open_all(self, timeout: float = slurm_commands.TIMEOUT) -> None:
         """Delete every lease, if there may be any."""
@@ -329,6 +346,11 @@ class GateKeeper:
             if job_id in self._loop:
                 self._take_reason(job_id, reason)
         for job in _jobs_of(learned, seen):
+            self._meet(job, seen)
+
+    def _take_learned(self, seen: Seen, ledger: Ledger) -> None:
+        """Describe the jobs anew whose records have come since `bound`."""
+        for job in _jobs_of(ledger.learned(), seen):
             self._meet(job, seen)
 
     def _follow_all(self, seen: Seen) -> None:
@@ -407,7 +429,7 @@ class GateKeeper:
         row.array_id = job.submission_id if job.is_array else 0
         row.state = control.WAITS if job.is_pending else control.RUNS
         row.flags = _flags(job, known, holding)
-        if known and holding and not self._is_enforced(known, holding):
+        if known and not self._is_enforced(known, holding):
             row.flags |= control.SPARED
         row.tasks = job.tasks_waiting
         row.partition = self._partitions.setdefault(job.partition, len(self._partitions))
@@ -443,7 +465,9 @@ class GateKeeper:
             self._pressures[prediction, lane_mask] = found
         return found
 
-    def _is_enforced(self, known: Known, holding: Holding) -> bool:
+    def _is_enforced(self, known: Known, holding: Holding | None) -> bool:
+        if holding is None:
+            return known.mode == "enforce"
         mode = core.mode_of(self._config, self._policy, known.submission, holding.lane_mask)
         return mode == "enforce"
 
@@ -626,18 +650,16 @@ class GateKeeper:
         """Keep the decisions that are acted on, with what they were made from."""
         acted = {action.key: self._holdings[action.key] for action in actions}
         made = [(acted[key], record) for key, record in self._loop.decisions() if key in acted]
-        if not made:
-            return
-        rows = [
-            replace(decision_of(record), job_id=holding.job.submission_id, is_second=True)
-            for holding, record in made
-        ]
+        self._keep_rows([(snapshot, _again(record, holding.job)) for holding, record in made])
 
+    def _keep_rows(self, rows: Sequence[tuple[StoredSnapshot, Decision]]) -> None:
         def write(store: Store) -> None:
-            store.add_snapshot(snapshot)
-            store.insert_decisions(rows)
+            for snapshot in {snapshot.checksum: snapshot for snapshot, _ in rows}.values():
+                store.add_snapshot(snapshot)
+            store.insert_decisions(decision for _, decision in rows)
 
-        self.unstored.add(write)
+        if rows:
+            self.unstored.add(write)
 
     def _keep_set(self, seen: RunningSet) -> None:
         """Keep who runs together, whenever that or a gate changed."""
@@ -647,6 +669,11 @@ class GateKeeper:
         if latest is None or (latest.holders, latest.gates) != (seen.holders, seen.gates):
             self.unstored.add(lambda store: store.add_running_set(seen))
             self._recorded = seen
+
+
+def _again(record: Record, job: QueuedJob) -> Decision:
+    """Return a decision that was made again, as the history has it."""
+    return replace(decision_of(record), job_id=job.submission_id, is_second=True)
 
 
 def _jobs_of(submissions: Iterable[SubmissionKey], seen: Seen) -> Iterator[QueuedJob]:

@@ -1,13 +1,5 @@
 """`sluiced`: follows the controller, so that the plugin knows who runs, and keeps its decisions.
 
-Decides again at the start of a job, where nothing is enforced. In enforce jobs of one second meet
-at the gates: the first gets its token, the next is decided again alongside it, so each is judged
-alongside those in front. Where nobody waits they start together, and the decision at submission saw
-none of them, nor anybody that came or went while the job waited. So that observe says what enforce
-would, each job that matters is decided again when it has started: alongside those that started
-before it, or with it and come first. The records are second decisions, as those of the control loop
-are.
-
 Each round asks Slurm for its queue, releases the jobs that have waited long enough, takes up the
 plugin's records, joins both, renews the gates and publishes the snapshot. The queue comes first:
 then the records of all jobs in it have been made and are in the drain that follows. A round that
@@ -19,21 +11,18 @@ from __future__ import annotations
 
 import gc
 import os
-import secrets
 import sys
 import time
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from sluice.history_db.errors import HistoryError
 from sluice.history_db.store import Store
 from sluice.policies import core
-from sluice.policies.record import RECORD_SIZE, Situation, decide
-from sluice.policies.snapshot import Snapshot
+from sluice.policies.record import RECORD_SIZE
 from sluice.slurm import metrics, service
 from sluice.slurm.audit import Auditor
 from sluice.slurm.children import FEED, LEARN, TURNS, Children
@@ -43,111 +32,12 @@ from sluice.slurm.pending_records import Ledger
 from sluice.slurm.plugin_client import PluginClient
 from sluice.slurm.query_server import QueryServer
 from sluice.slurm.queue import Changes, Queue
-from sluice.slurm.record_receiver import Drainer, decision_of
+from sluice.slurm.record_receiver import Drainer
 from sluice.slurm.records import SlurmError
 from sluice.slurm.snapshot import LaneSpeeds, Publisher, Settings
 from sluice.slurm.status import EXPECTED, SnapshotLock, Status, Troubles, log
 from sluice.slurm.turns import HeldBurstReader
 from sluice.slurm.visibility import Privacy
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from sluice.history_db.records import Decision
-    from sluice.history_db.records import Snapshot as StoredSnapshot
-    from sluice.policies.bundle import Bundle
-    from sluice.policies.core import Config
-    from sluice.slurm.records import QueuedJob
-
-
-AT_ONCE = 16
-"""Jobs decided again in one poll: a submission storm must not hold up the snapshot."""
-WINDOW = 30
-"""Seconds after its start in which a job is decided again: its record may come late."""
-UNSEEN = 3
-"""Seconds by which a snapshot was older than the decision made with it, at most."""
-STALE = 60
-"""Seconds of waiting after which who runs may be others than at submission."""
-
-
-class Starts:
-    """Remembers which jobs it has decided on."""
-
-    def __init__(self) -> None:
-        self._boot = secrets.randbits(64) or 1
-        self._number = 0
-        self._done: dict[int, int] = {}
-        """Starts of jobs, by job id."""
-
-    def poll(
-        self,
-        seen: Seen,
-        ledger: Ledger,
-        *,
-        bundle: Bundle,
-        publisher: Publisher,
-        config: Config,
-    ) -> Callable[[Store], None] | None:
-        """Decide on jobs that have just started; return what tells the history, if anything.
-
-        publisher has published the snapshot of these jobs.
-        """
-        now = seen.now
-        self._done = {job: start for job, start in self._done.items() if start > now - 2 * WINDOW}
-        found = [seen.jobs[job_id] for job_id in publisher.corunners if job_id in seen.jobs]
-        running = sorted(found, key=lambda job: _order(job, seen.priorities))
-        rows: list[tuple[StoredSnapshot, Decision]] = []
-        for place, job in enumerate(running):
-            if len(rows) == AT_ONCE or not self._is_due(job, now):
-                continue
-            known = ledger.known(job)
-            if known is None or known.prediction is None or known.prediction.klass == "none":
-                continue
-            if known.mode == "enforce":
-                continue  # the control loop decides on it
-            self._done[job.job_id] = job.start or now
-            before = running[:place]
-            if not _is_news(job, before):
-                continue
-            snapshot = publisher.alongside({other.job_id for other in before})
-            self._number += 1
-            record = decide(
-                Situation(bundle, Snapshot.parse(snapshot.content)),
-                config,
-                known.submission,
-                now,
-                boot=self._boot,
-                number=self._number,
-                cluster=ledger.cluster,
-            )
-            decision = replace(decision_of(record), job_id=job.submission_id, is_second=True)
-            rows.append((snapshot, decision))
-        return _writer(rows) if rows else None
-
-    def _is_due(self, job: QueuedJob, now: int) -> bool:
-        is_new = self._done.get(job.job_id) != job.start
-        return job.start is not None and job.start >= now - WINDOW and is_new
-
-
-def _order(job: QueuedJob, priorities: Mapping[int, int]) -> tuple[int, int, int]:
-    """Return by what jobs come one after the other, as through a gate."""
-    return job.start or 0, -priorities.get(job.job_id, 0), job.job_id
-
-
-def _is_news(job: QueuedJob, before: Sequence[QueuedJob]) -> bool:
-    """Whether the decision at submission may have been made alongside others."""
-    waited = (job.start or job.submit) - job.submit
-    return waited > STALE or any((other.start or 0) >= job.submit - UNSEEN for other in before)
-
-
-def _writer(rows: Sequence[tuple[StoredSnapshot, Decision]]) -> Callable[[Store], None]:
-    def write(store: Store) -> None:
-        for snapshot, _ in rows:
-            store.add_snapshot(snapshot)
-        store.insert_decisions(decision for _, decision in rows)
-
-    return write
-
 
 BUSY_SECONDS = 2.0  # waiting for the history's lock must not let the snapshot grow old
 DRAIN_SECONDS = 1.0  # for the records of the jobs that were just seen; else they are joined later
@@ -179,7 +69,6 @@ class Daemon:
         self._gatekeeper = GateKeeper(self._status, self._queue.change)
         self._gatekeeper.restore(self._publisher.latest)
         self._auditor = Auditor(config_path)
-        self._starts = Starts()
         self._lane_speeds = LaneSpeeds()
         self._held_bursts = HeldBurstReader()
         self._queries = QueryServer()
@@ -235,7 +124,7 @@ class Daemon:
                 self._gatekeeper.poll(seen, self.config, self._publisher)
             with self._troubles.about("snapshot"):
                 self._publish(seen)
-                self._decide_at_starts(seen)
+                self._decide_started(seen)
         self._summarise()
         with self._troubles.about("status"):
             self._tell()
@@ -278,17 +167,10 @@ class Daemon:
             now=seen.now,
         )
 
-    def _decide_at_starts(self, seen: Seen) -> None:
-        """Say what enforce would decide of jobs that started; the history hears of it next."""
-        bundle = self._gatekeeper.bundle
-        if self.config.mode == "off" or service.is_off(self.config):
-            return
-        if self._ledger is not None and bundle is not None:
-            write = self._starts.poll(
-                seen, self._ledger, bundle=bundle, publisher=self._publisher, config=self.config
-            )
-            if write is not None:
-                self._gatekeeper.unstored.add(write)
+    def _decide_started(self, seen: Seen) -> None:
+        """Say what enforce would decide of jobs that started."""
+        if core.furthest_mode(self.config) != "off" and not service.is_off(self.config):
+            self._gatekeeper.decide_started(seen, self.config, self._publisher)
 
     def _new_drainer(self) -> Drainer:
         return Drainer(
