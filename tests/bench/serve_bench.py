@@ -140,7 +140,8 @@ def free_port() -> int:
 
 
 def started(place: Path, port: int) -> subprocess.Popen[bytes]:
-    words = ["--config", place / "sluice.conf", "--tokens", place / "tokens"]
+    words = ["--config", place / "sluice.conf", "--history", place / "history.db"]
+    words += ["--tokens", place / "tokens"]
     words += ["--operators", USER]
     server = subprocess.Popen([SLUICE, "serve", "--listen", f"127.0.0.1:{port}", *words])
     for _ in range(300):

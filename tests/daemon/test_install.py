@@ -29,6 +29,8 @@ def test_the_service_group_and_its_directories_are_made_once(tmp_path):
     group = (tmp_path / "etc" / "group").read_text()
     [row] = [line.split(":") for line in group.splitlines() if line.startswith("sluice:")]
     assert row[3] == "games"
+    users = (tmp_path / "etc" / "passwd").read_text()
+    assert users.count("\nsluice-serve:") == 1
     modes = {}
     for name in ("run/sluice", "var/lib/sluice"):
         status = (tmp_path / name).stat()
@@ -60,7 +62,7 @@ def test_a_package_gets_files_for_systemd_and_changes_no_machine(tmp_path):
     assert not any(re.search("@[A-Z_]+@", text) for text in files.values())
     for unit in UNITS:
         text = files[f"usr/lib/systemd/system/{unit}.service"]
-        assert "User=hpc\n" in text
+        assert ("User=hpc\n" in text) is (unit != "sluice-serve")
         program = unit.replace("-backup", " history backup").replace("-serve", " serve")
         assert re.search(rf"^ExecStart=.*/opt/sluice/s?bin/{program} ", text, re.MULTILINE)
 
@@ -86,12 +88,16 @@ def test_a_unit_may_do_what_its_daemon_needs_and_no_more(unit):
     assert found["CapabilityBoundingSet"] == found["AmbientCapabilities"] == [""]
     assert found["ProtectSystem"] == ["strict"]
     assert found["ProtectHome"] == ["read-only" if unit == "sluiced" else "yes"]
-    is_python = unit in {"sluiced", "sluice-serve", "sluice-backup"}
+    is_python = unit in {"sluiced", "sluice-backup"}
     written = "/run/sluice /var/lib/sluice" if is_python else "/run/sluice"
-    assert found["ReadWritePaths"] == [written]
+    is_serve = (
+        unit == "sluice-serve"
+    )  # a user of its own, which reads no history and writes nothing
+    assert found.get("ReadWritePaths") == (None if is_serve else [written])
+    assert found.get("InaccessiblePaths") == (["-/var/lib/sluice"] if is_serve else None)
     assert found["RestrictAddressFamilies"] == ["AF_UNIX AF_INET AF_INET6"]
     assert found["SystemCallFilter"] == ["@system-service"]
-    assert found["User"] == ["@SLURM_USER@"]
+    assert found["User"] == ["sluice-serve" if is_serve else "@SLURM_USER@"]
 
 
 @pytest.mark.parametrize("unit", sorted({*UNITS} - {"sluice-agent"}))

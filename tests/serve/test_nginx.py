@@ -29,7 +29,9 @@ pytestmark = pytest.mark.acceptance
 def location(place: Path) -> str:
     """Return the guide's block for nginx, with the files of this place."""
     (block,) = re.findall(r"```nginx\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-    return block.replace("/etc/nginx/users", f"{place}/users").replace("/run/sluice", str(place))
+    return block.replace("/etc/nginx/users", f"{place}/users").replace(
+        "/run/sluice-serve", str(place)
+    )
 
 
 def config(place: Path, port: int) -> str:
@@ -85,7 +87,12 @@ def port(place, tmp_path_factory):
         words = ["--config", site.conf, "--listen", f"unix:{place}/serve.sock"]
         words += ["--socket-group", GROUP, "--user-header", "X-Remote-User"]
         words += ["--operators", ANN, "--prefix", "/sluice"]
-        with running(SLUICE, "serve", *words), running("nginx", "-c", place / "nginx.conf"):
+        with (
+            running(sys.executable, "-m", "sluice.serve.backend", "--config", site.conf),
+            running(SLUICE, "serve", *words),
+            running("nginx", "-c", place / "nginx.conf"),
+        ):
+            wait_for(socket.AF_UNIX, f"{site.folder}/pages.sock")
             wait_for(socket.AF_UNIX, f"{place}/serve.sock")
             wait_for(socket.AF_INET, ("127.0.0.1", port))
             yield port
@@ -107,7 +114,7 @@ def ask(port: int, path: str, user: str = "", *, form: str | None = None, **head
 
 def reader(page: str) -> str:
     """Return whom a page says that it is for."""
-    return " ".join(re.sub(r"<[^>]*>", " ", page.partition('class="who">')[2]).split()[:2])
+    return " ".join(re.sub(r"<[^>]*>", " ", page.partition('class="login-name">')[2]).split()[:2])
 
 
 def test_who_logs_in_at_nginx_is_who_reads_here(port):

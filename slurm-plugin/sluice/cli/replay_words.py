@@ -370,7 +370,7 @@ RULES = (
     "Delayed is the time for which the policy itself let a job wait that would have fitted; "
     "untouched jobs were neither delayed nor put on lanes, and moved because others did. The "
     "storage that answers is the mean-field storage model, never the model that a policy decides "
-    "by. docs/reference/replay.md and docs/reference/storage-models.md state all rules."
+    "by. reference/replay.md and reference/storage-models.md of the documentation state all rules."
 )
 
 

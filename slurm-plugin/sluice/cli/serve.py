@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,7 +16,12 @@ from sluice.cli.common import (
     files_options,
 )
 
-DEFAULT_LISTEN = "unix:/run/sluice/serve.sock"
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sluice.serve.wire import Asked
+
+DEFAULT_LISTEN = "unix:/run/sluice-serve/serve.sock"
 
 
 @click.command()
@@ -34,28 +40,28 @@ DEFAULT_LISTEN = "unix:/run/sluice/serve.sock"
     envvar="SLUICE_SERVE_SOCKET_GROUP",
     show_envvar=True,
     metavar="GROUP",
-    help="Who may connect to the unix socket: the group of the site's proxy.",
+    help="The group that may connect to the unix socket: that of the site's proxy.",
 )
 @click.option(
     "--user-header",
     envvar="SLUICE_SERVE_USER_HEADER",
     show_envvar=True,
     metavar="NAME",
-    help="The header in which the proxy says who has logged in, as X-Remote-User.",
+    help="The header in which the proxy names the user, as X-Remote-User.",
 )
 @click.option(
     "--trust-loopback",
     is_flag=True,
     envvar="SLUICE_SERVE_TRUST_LOOPBACK",
     show_envvar=True,
-    help="Believe the header on loopback, too: any user of this machine could send it.",
+    help="Accept the header on loopback, too: any user of this machine could send it.",
 )
 @click.option(
     "--tokens",
     type=click.Path(dir_okay=False, path_type=Path),
     envvar="SLUICE_SERVE_TOKENS",
     show_envvar=True,
-    help="A file of users and tokens, a line each, which nobody else can read.",
+    help="A file of users and tokens, a line each, that only this user can read.",
 )
 @click.option(
     "--operators",
@@ -63,7 +69,7 @@ DEFAULT_LISTEN = "unix:/run/sluice/serve.sock"
     envvar="SLUICE_SERVE_OPERATORS",
     show_envvar=True,
     metavar="USER,…",
-    help="Who may change something, and read audit and reports; all others may look.",
+    help="Users who may change something, and read audit and reports.",
 )
 @click.option(
     "--prefix",
@@ -93,16 +99,16 @@ def command(
     Reviews   rules of administrators on predictions; for operators also the audit
     Model     models trained and published, and how two differ; for operators also reports
 
-    Each page is there as JSON (now.json) and each table as CSV. It reads the history and what
-    sluiced leaves on disk, and never asks slurmctld.
+    Each page is there as JSON (now.json) and each table as CSV. No page asks slurmctld.
 
     It listens only on loopback or a Unix socket: the site's own web server stands in front, with
     its TLS and its login, and names the user in a header (--user-header). Without one, users log
     in with a token (--tokens). Users see what the commands show them: with PrivateData=jobs their
     own jobs, and of others' what concerns them, without names.
 
-    It needs Flask and waitress (python3-flask, python3-waitress), runs as SlurmUser or as a member
-    of the service group, stays in the foreground, and stops at SIGTERM.
+    sluiced answers the pages (sluice-pages): run this as user sluice-serve, SlurmUser or root.
+    With --history it reads that file itself. It needs Flask and waitress (python3-flask,
+    python3-waitress), stays in the foreground, and stops at SIGTERM.
 
     \b
     Examples:
@@ -113,7 +119,6 @@ def command(
     """
     try:
         from sluice.serve.app import create_app
-        from sluice.serve.pages import answer
         from sluice.serve.server import bind, is_unix, serve
     except ModuleNotFoundError as error:
         raise CommandError(
@@ -121,7 +126,6 @@ def command(
             "`pip install sluice[serve]`"
         ) from error
     from sluice.serve.access import AccessError, Door
-    from sluice.serve.site import Site
     from sluice.slurm.service import leave_at_signals
 
     if user_header and not (is_unix(listen) or trust_loopback):
@@ -130,7 +134,7 @@ def command(
             "socket, or say --trust-loopback where only administrators have accounts"
         )
     config = files.config or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
-    ask = partial(answer, Site(config, files.named_history))
+    ask = _asker(config, files)
     try:
         door = Door(
             user_header=user_header,
@@ -144,3 +148,15 @@ def command(
     leave_at_signals()
     app = create_app(ask, door, version=VERSION, is_secure=is_unix(listen))
     serve(app, listener, prefix=prefix)
+
+
+def _asker(config: Path | None, files: Files) -> Callable[[Asked], dict[str, Any]]:
+    """Return what answers pages: the child of sluiced, or this process for a named history."""
+    if files.named_history is None:
+        from sluice.serve import wire
+
+        return partial(wire.ask, wire.socket_path(files.settings()))
+    from sluice.serve.pages import answer
+    from sluice.serve.site import Site
+
+    return partial(answer, Site(config, files.named_history))

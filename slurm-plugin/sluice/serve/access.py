@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sluice.slurm.service import stamp_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
     from typing import TypeVar
 
@@ -63,21 +63,6 @@ class Latest:
         made = make()
         self._made[kind] = (now + seconds, made)
         return made
-
-
-class Asked(NamedTuple):
-    """A request as the front passes it on, after it has checked the login."""
-
-    page: str
-    """Of PAGES or CHANGES of `pages.py`."""
-    user: str
-    is_operator: bool
-    words: Mapping[str, str] = {}
-    """Of the path."""
-    query: Mapping[str, str] = {}
-    """Of the address, or of a form that changes something."""
-    form: str = "html"
-    """html, json or csv."""
 
 
 class User(NamedTuple):

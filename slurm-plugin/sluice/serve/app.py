@@ -16,8 +16,9 @@ from urllib.parse import urlencode
 from flask import Flask, Response, abort, g, redirect, render_template, request, session, url_for
 from werkzeug.exceptions import BadRequest, HTTPException
 
-from sluice.serve.access import MOST_BYTES, AccessError, Asked
+from sluice.serve.access import MOST_BYTES, AccessError
 from sluice.serve.files import prepare
+from sluice.serve.wire import Asked
 from sluice.slurm.records import QueryError
 
 if TYPE_CHECKING:

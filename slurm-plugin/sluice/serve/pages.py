@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from sluice.history_db.store import Store
-    from sluice.serve.access import Asked
     from sluice.serve.site import Reader, Site
     from sluice.serve.tables import Page
+    from sluice.serve.wire import Asked
 
 Facts = dict[str, Any]
 
@@ -79,6 +79,8 @@ def answer(site: Site, asked: Asked) -> Facts:
 
 
 def _answered(site: Site, asked: Asked) -> Facts:
+    if asked.page not in PAGES.keys() | CHANGES.keys():
+        raise UnknownJobError("There is no such page.")
     reader = site.reader(asked.user, is_operator=asked.is_operator)
     if asked.page in CHANGES:
         reader.check_operator()

@@ -1,9 +1,9 @@
 """Programs that sluiced runs as its children: started, bounded, watched, and started again.
 
-sluice-learn and sluice-turns run for as long as the configuration asks for them, and are watched
+sluice-learn, sluice-turns and sluice-pages run for as long as they are wanted, and are watched
 from a thread of their own: a controller that does not answer delays no restart. sluice-feed runs
-while it is needed (queue.py). None ends another. All end with sluiced: the two ask the kernel for
-it (`service.end_with_sluiced`), and sluice-feed ends with its input.
+while it is needed (queue.py). None ends another. All end with sluiced: the others ask the kernel
+for it (`service.end_with_sluiced`), and sluice-feed ends with its input.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 FEED, LEARN, TURNS = "sluice-feed", "sluice-learn", "sluice-turns"
+PAGES = "sluice-pages"
+SERVE_DIRECTORY = Path("/run/sluice-serve")
+"""Is there while sluice-serve.service runs, which asks sluice-pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,8 @@ LIMITS = {
     LEARN: Limits(0.6, 60.0, nice=10, cpus=2, oom_score=500, silent_seconds=7200),
     # Little work, for which jobs wait; each node has a connection.
     TURNS: Limits(0.1, 8.0, nice=-5, files=32768, silent_seconds=30),
+    # A page takes a second; silent is one that all threads are stuck in.
+    PAGES: Limits(0.25, 60.0, nice=10, oom_score=500, silent_seconds=120),
 }
 
 FIRST_PAUSE = 0.5
@@ -151,6 +156,13 @@ def find_program(name: str) -> Path:
     return Path(found)
 
 
+def command_of(name: str) -> list[str | Path]:
+    """Return the command that runs a service. Raises FileNotFoundError."""
+    if name == PAGES:
+        return [sys.executable, "-m", "sluice.serve.backend"]
+    return [find_program(name)]
+
+
 class Service(Child):
     """A program that is to run all the time, while it is wanted."""
 
@@ -221,7 +233,7 @@ class Service(Child):
         environment |= {"NOTIFY_SOCKET": address, SUPERVISOR: str(os.getpid())}
         try:
             self._process = self.start(
-                [find_program(self.name), "--config", self._config],
+                [*command_of(self.name), "--config", self._config],
                 env=environment,
                 stdin=subprocess.DEVNULL,
             )
@@ -241,7 +253,7 @@ class Children:
     """The services, from `run` to `close`."""
 
     def __init__(self, config: Path) -> None:
-        self._services = [Service(name, config) for name in (TURNS, LEARN)]
+        self._services = [Service(name, config) for name in (TURNS, LEARN, PAGES)]
         self._wanted: Mapping[str, tuple[object, ...]] = {}
         self._is_ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="children", daemon=True)

@@ -25,7 +25,7 @@ from sluice.policies import core
 from sluice.policies.record import RECORD_SIZE
 from sluice.slurm import metrics, service
 from sluice.slurm.audit import Auditor
-from sluice.slurm.children import FEED, LEARN, TURNS, Children
+from sluice.slurm.children import FEED, LEARN, PAGES, SERVE_DIRECTORY, TURNS, Children
 from sluice.slurm.controller import LEAVE_TIMEOUT, GateKeeper, Seen
 from sluice.slurm.metrics import Metrics
 from sluice.slurm.pending_records import Ledger
@@ -85,6 +85,8 @@ class Daemon:
             wanted[TURNS] = (self.config.turns_port, self.config.snapshot)
         if self.config.darshan_logs:
             wanted[LEARN] = ()
+        if SERVE_DIRECTORY.is_dir():
+            wanted[PAGES] = (self.config.socket,)
         self._children.run(wanted)
 
     def round(self) -> bool:
@@ -332,7 +334,8 @@ def main(config: Path, log_level: str, *, once: bool) -> None:
       and publishes the snapshot for the plugin's next decisions.
     Meanwhile it answers users at sluiced.sock, next to the plugin's Socket.
 
-    It runs sluice-feed, sluice-learn where DarshanLogs is set, and sluice-turns where TurnsPort is.
+    It runs sluice-feed, sluice-learn where DarshanLogs is set, sluice-turns where TurnsPort is,
+    and sluice-pages while sluice-serve runs.
     Each has limits of its own and is started again where it ends; `sluice status` lists them.
 
     It stays in the foreground and logs to standard error, for systemd or any other supervisor.
