@@ -18,6 +18,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lab"))
+
 import core_calls
 from truth import SLUICE, Alone, Truth, read_truth
 

@@ -17,7 +17,7 @@ from made_logs import MadeLog, bucket_of
 from synthetic.run import RECORD_CAP, Run, bins
 
 CALL = re.compile(
-    r"(?P<pid>\d+) (?P<time>[\d.]+) (?P<name>\w+)\((?P<arguments>.*)\)\s+= (?P<result>\d+)"
+    r"(?P<pid>\d+) +(?P<time>[\d.]+) (?P<name>\w+)\((?P<arguments>.*)\)\s+= (?P<result>\d+)"
     r"(?:<(?P<opened>[^>]*)>)? ?.*<(?P<seconds>[\d.]+)>$"
 )
 UNFINISHED, RESUMED = " <unfinished ...>", re.compile(r"<\.\.\. \w+ resumed>")
