@@ -21,6 +21,7 @@ from sacct_stand_in import write_sacct
 
 from sluice.cli.main import main
 from sluice.history_db.records import Bundle as StoredBundle
+from sluice.history_db.records import Run
 from sluice.history_db.store import Store
 from sluice.history_db.tables.upkeep import KEPT_RUNS
 from sluice.policies import core
@@ -182,11 +183,26 @@ def test_a_model_that_somebody_published_is_kept_up_to_date_from_then_on(site, l
     assert site.predicted("third").profile.runs == 1
 
 
+def made_runs(count: int) -> list[Run]:
+    """Runs that ended until yesterday."""
+    made = list(made_history(count, seed=4))
+    shift = int(time.time()) - DAY - made[-1].log.end
+    return [moved(run, shift) for run in made]
+
+
+def test_the_fit_at_the_start_delays_no_later_one(site, learner):
+    runs = made_runs(200)
+    with Store(site.place / "history.db", create=True) as store:
+        add(store, runs[:100])
+        assert learner.poll()
+        add(store, runs[100:])
+    assert learner.poll()
+    assert counts(site)[0] == 2
+
+
 def test_where_a_site_wants_that_a_new_model_waits_until_somebody_publishes_it(site, learner):
     site.config.write_text(site.config.read_text() + "ReviewModels=1\n")
-    made = list(made_history(300, seed=4))
-    shift = int(time.time()) - DAY - made[-1].log.end
-    runs = [moved(run, shift) for run in made]
+    runs = made_runs(300)
     with Store(site.place / "history.db", create=True) as store:
         add(store, runs[:100])
     assert learner.poll()

@@ -246,8 +246,8 @@ class Learner:
                 self._learn(store, int(now))
                 self._score(store, now)
                 self._forget(store, now)
-        if is_first:
-            self._polls.due = now  # what it took to start is no poll's cost
+        if is_first:  # what it took to start, as loading libraries, is no later work's cost
+            self._polls.due = self._reads.due = self._fits.due = now
         with self._troubles.about("status"):
             self._tell(now)
         return not self._troubles
