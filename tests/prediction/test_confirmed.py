@@ -18,6 +18,7 @@ from sluice.patterns.profile import Reading
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.prediction.applications import unconfirmed
+from sluice.prediction.evidence_levels import MIN_PAIRS
 from sluice.prediction.jobs import submission_of
 from sluice.prediction.solo_estimate import undisturbed
 from sluice.prediction.train import empty_model, fit_quickly, pack, past_of
@@ -175,8 +176,10 @@ def test_what_nothing_bears_out_slowed_nobody_down():
     assert told == [job.profile for job in undisturbed(honest)]
 
 
-def test_what_nothing_bears_out_changes_no_confidence_of_others():
-    honest = [finished_job(claiming(), number=n, start=10_000 * n) for n in range(1, 41)]
+@pytest.mark.parametrize("runs", [40, MIN_PAIRS // 2, 1])
+def test_what_nothing_bears_out_changes_no_confidence_of_others(runs):
+    """Not even where too few runs are confirmed to correct confidence by them."""
+    honest = [finished_job(claiming(), number=n, start=10_000 * n) for n in range(1, runs + 1)]
     forged = [
         finished_job(
             claiming(("aw", "metadata", "owc")[n % 3]),
@@ -189,7 +192,7 @@ def test_what_nothing_bears_out_changes_no_confidence_of_others():
     ]
     alone, _ = fit_quickly(honest, empty_model())
     among, _ = fit_quickly([*honest, *forged], empty_model())
-    assert alone.metrics["calibration"]
+    assert bool(alone.metrics["calibration"]) == (runs > MIN_PAIRS)
     assert among.metrics == alone.metrics
 
 

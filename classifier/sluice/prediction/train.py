@@ -447,7 +447,8 @@ def fit_quickly(
     judgement = None
     if forests is None:
         forests, judgement = fit_submit_model(jobs)
-    # for all users alike, so it must not depend on what logs of one user claim
+    # For all users alike, so it must not depend on what logs of one user claim: where fewer than
+    # MIN_PAIRS confirmed predictions tell of a kind of evidence, nothing corrects it.
     calibration = calibrate([job for job in jobs if job.is_confirmed] or jobs)
     table = learn_applications(jobs, calibration=calibration, silent=silent, asked=asked)
     plain = {evidence: asdict(curve) for evidence, curve in sorted(calibration.items())}
