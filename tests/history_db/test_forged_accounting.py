@@ -200,6 +200,37 @@ def test_rows_of_one_job_that_contradict_each_other_are_all_left_out():
     assert sum("contradicts line" in line.reason for line in broken) == 2
 
 
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize(
+    "forged",
+    [
+        pytest.param([of_alice(999_999_999)], id="one job"),
+        pytest.param([of_alice(1 << 40), of_alice((1 << 40) + 1)], id="two jobs"),
+        pytest.param([of_alice(999_999_999, JobID="999999999_7")], id="a task of an array"),
+        pytest.param([of_alice(999_999_999, JobID="999999998_7")], id="a task of another"),
+        pytest.param([of_alice(999_999_999, End="sometime")], id="a broken row"),
+    ],
+)
+def test_a_job_of_a_huge_id_in_a_text_hides_no_later_job(forged, times):
+    text = printed(forged).partition("\n")[2].rstrip("\n")
+    author = of_eve(9001, SubmitLine=f"sbatch {CLOSED}{text}")
+    later = [of_alice(9002 + n, Submit=f"{1764000001 + n}") for n in range(6)]
+    rows = [of_alice(9000), author, *later[:3], *[author | {"JobIDRaw": "9004"}] * (times > 1)]
+    jobs, broken = read(printed([*rows, *later[3:]]))
+    assert set(jobs) >= {9000, 9001, 9002, 9003, *range(9005, 9008)}
+    assert max(jobs) == 9007
+    assert broken
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 40])
+def test_rows_of_earlier_jobs_in_the_last_text_are_none_however_many_they_are(count):
+    forged = printed([of_alice(4711 + n) for n in range(count)]).partition("\n")[2].rstrip("\n")
+    author = of_eve(9001, SubmitLine=f"sbatch {CLOSED}{forged}")
+    jobs, broken = read(printed([of_alice(4000), of_alice(9000), author]))
+    assert set(jobs) == {4000, 9000, 9001}
+    assert len(broken) == count
+
+
 def test_the_orders_in_which_slurm_prints_arrays_are_known():
     """As 22.05 does, by submission, and as 20.11 did, by id."""
     later, last = {"Submit": "1764000001"}, {"Submit": "1764000016"}

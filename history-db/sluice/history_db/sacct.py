@@ -13,6 +13,7 @@ contradict another row.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
@@ -31,6 +32,9 @@ LINE_ENDS = "\r\n\ufeff"
 """With what some programs write before the first line."""
 MAX_STRAY_SEPARATORS = 256
 MAX_ROW = 4 << 20  # characters, of several lines
+MIN_FOLLOWING = 2  # rows in order, from which an id may be ahead of them
+MANY_FOLLOWING = 1000  # such rows, more than the texts of one job hold
+FAR = 10  # times the ids from the row before to the last one
 REMEDY = (
     'print it with `sacct --parsable2 --delimiter="|$(cat /proc/sys/kernel/random/uuid)|" '
     "--allusers --format ALL`"
@@ -325,13 +329,20 @@ def _undoubted(
 ) -> Iterator[tuple[int, Job | BrokenLine]]:
     """Leave out jobs that may be a user's text: out of order, or contradicted by another row.
 
-    A user's text stands in that user's row: what it says of an earlier job comes too late.
+    A user's text stands in that user's row: what it says of an earlier job comes too late. What it
+    says of a job of a larger id is known by the rows that follow.
     """
+    rows = list(jobs)
+    ahead = _ahead(rows)
     orders: defaultdict[str, _Order] = defaultdict(_Order)
     same: list[tuple[int, Job]] = []
-    for number, job in jobs:
+    for number, job in rows:
+        if isinstance(job, Job) and number in ahead:
+            why = f"job {job.job_id} comes before jobs of smaller ids, as in a text of a user"
+            yield number, BrokenLine(number, why)
+            continue
         if isinstance(job, BrokenLine):
-            if job.head:
+            if job.head and number not in ahead:
                 order = orders[job.head[0]]
                 order.add(order.submit, job.head[1])
             yield number, job
@@ -348,6 +359,55 @@ def _undoubted(
             same = []
         same.append((number, job))
     yield from _agreeing(same)
+
+
+def _ahead(rows: Sequence[tuple[int, Job | BrokenLine]]) -> set[int]:
+    """Return the lines of jobs whose id is larger than all that follow in the longest order.
+
+    A text of a user may hold some rows in order, too: where few follow, an id counts as ahead only
+    if it is so far from those before and after it that Slurm cannot have given it between them.
+    """
+    seen: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    arrays: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    for number, job in rows:
+        if isinstance(job, BrokenLine):
+            if job.head:
+                seen[job.head[0]].append((number, job.head[1]))
+        elif job.array_job is not None:  # printed after others that were submitted in a second
+            arrays[job.cluster].append((number, job.array_job))
+        elif job.array_task < 0:
+            seen[job.cluster].append((number, job.job_id))
+    ahead = set()
+    for cluster, jobs in seen.items():
+        ordered = _longest_ordered(jobs)
+        lines = [number for number, _ in ordered]
+        for number, job_id in set(jobs) - set(ordered) | set(arrays[cluster]):
+            place = bisect_right(lines, number)
+            before, following = ordered[place - 1][1] if place else 0, len(ordered) - place
+            last = ordered[-1][1]
+            if following < MIN_FOLLOWING or job_id <= last:
+                continue
+            if following >= MANY_FOLLOWING or job_id - before > FAR * (last - before):
+                ahead.add(number)
+    return ahead
+
+
+def _longest_ordered(jobs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the most jobs (line, id) whose ids never fall; of as many, those that come first."""
+    ends: list[int] = []  # of the best order of each length, from behind: its id, negated
+    places: list[int] = []
+    best = []
+    for place in range(len(jobs) - 1, -1, -1):
+        length = bisect_right(ends, -jobs[place][1])
+        ends[length : length + 1] = [-jobs[place][1]]
+        places[length : length + 1] = [place]
+        best.append(places[length - 1] if length else -1)
+    best.reverse()
+    found, place = [], places[-1] if places else -1
+    while place >= 0:
+        found.append(jobs[place])
+        place = best[place]
+    return found
 
 
 def _name_of(job: Job) -> tuple[str, int, int]:
