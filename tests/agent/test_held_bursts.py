@@ -90,11 +90,11 @@ def test_the_history_keeps_each_burst_once(tmp_path: Path) -> None:
     held_path(snapshot).write_text("".join(json.dumps(line) + "\n" for line in lines))
     with Store(tmp_path / "history.db", create=True) as store:
         for _ in range(2):
-            store.add_held_bursts(HeldBurstReader().poll(snapshot, "lab"))
-        first, second = store.held_bursts(4712, "lab", since=0)
+            store.gates.add_held_bursts(HeldBurstReader().poll(snapshot, "lab"))
+        first, second = store.gates.held_bursts(4712, "lab", since=0)
         assert (first.is_held, first.saving, second.saving) == (True, None, 100.0)
-        assert store.held_bursts(4712, "other", since=0) == []
-        totals = store.held_totals(since=0, is_held=False)
+        assert store.gates.held_bursts(4712, "other", since=0) == []
+        totals = store.gates.held_totals(since=0, is_held=False)
         assert (totals.bursts, totals.budgets, totals.node_seconds) == (1, 1, 25.0)
-        store.prune(before=1_800_000_000)
-        assert store.held_bursts(4712, "lab", since=0) == []
+        store.upkeep.prune(before=1_800_000_000)
+        assert store.gates.held_bursts(4712, "lab", since=0) == []

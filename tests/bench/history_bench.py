@@ -86,15 +86,15 @@ def fill(history: Path, runs: int) -> None:
     random = np.random.default_rng(1)
     with Store(history, create=True) as store:
         while batch := list(islice(first, BATCH)):
-            store.upsert_jobs(run.job for run in batch)
+            store.jobs.upsert_jobs(run.job for run in batch)
             features = random.normal(size=(len(batch), len(FEATURES))).astype("<f4")
-            store.add_logs(
+            store.runs.add_logs(
                 [
                     (run.log, run.profile, row.tobytes())
                     for run, row in zip(batch, features, strict=True)
                 ]
             )
-            store.link_logs()
+            store.jobs.link_logs()
     with closing(sqlite3.connect(history, isolation_level=None)) as db:
         for copy in range(1, COPIES):
             copy_runs(db, count=runs // COPIES, copy=copy, later=copy * span)
@@ -140,10 +140,10 @@ def add_decisions(history: Path, bundle: Path, runs: int) -> Job:
     known = Situation(Bundle.parse(bundle.read_bytes()), None)
     config = core.default_config()
     with Store(history) as store:
-        ids = store.run_ids(latest=runs // COPIES)
+        ids = store.runs.run_ids(latest=runs // COPIES)
         for start in range(0, len(ids), BATCH):
-            jobs = [run.job for run in store.runs(ids[start : start + BATCH]) if run.job]
-            store.insert_decisions(
+            jobs = [run.job for run in store.runs.runs(ids[start : start + BATCH]) if run.job]
+            store.decisions.insert_decisions(
                 [decision(known, config, job, checksum=known.bundle.checksum) for job in jobs]
             )
     with closing(sqlite3.connect(history)) as db, db:
@@ -271,8 +271,8 @@ def show_long_command(command: list[str], environment: dict[str, str]) -> bool:
 def age_of_oldest(history: Path, share: float) -> str:
     """Return the age by which this share of the runs is older, as `prune` takes it."""
     with Store(history, read_only=True) as store:
-        ids = store.run_ids()
-        (run,) = store.runs([ids[int(len(ids) * share)]])
+        ids = store.runs.run_ids()
+        (run,) = store.runs.runs([ids[int(len(ids) * share)]])
     return f"{int(time.time() - (run.log.start or 0)) // DAY}d"
 
 
@@ -301,7 +301,7 @@ def main() -> int:
         start = time.perf_counter()
         with Store(history) as store:
             refresh(store)
-            store.update_coverage()
+            store.jobs.update_coverage()
         print(f"added up by week in {time.perf_counter() - start:.0f} s", flush=True)
         size = history.stat().st_size / runs
         print(f"{size:.0f} bytes a run (goal: under {GOAL_BYTES})", flush=True)

@@ -43,9 +43,9 @@ def fill(history: Path, runs: int) -> None:
     made = made_history(runs)
     with Store(history, create=True) as store:
         while batch := list(islice(made, BATCH)):
-            store.upsert_jobs(run.job for run in batch)
-            store.add_logs([(run.log, run.profile, b"") for run in batch])
-        store.link_logs()
+            store.jobs.upsert_jobs(run.job for run in batch)
+            store.runs.add_logs([(run.log, run.profile, b"") for run in batch])
+        store.jobs.link_logs()
         past = past_of(store)
         model, _ = fit_quickly(past.jobs[-500:], empty_model())
         model_id, _ = keep(store, model, created=int(time.time()))
@@ -89,7 +89,7 @@ def polled(learner: Learner) -> float:
 def size_of(history: Path) -> int:
     """Return the bytes of a history without free pages."""
     with Store(history) as store:
-        store.vacuum()
+        store.upkeep.vacuum()
     return history.stat().st_size
 
 

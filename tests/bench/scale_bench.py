@@ -136,7 +136,7 @@ def cluster(
 
 def unjoined(history: Path) -> int:
     with Store(history, read_only=True) as store:
-        return sum(row.job_id is None for row in store.latest_decisions(1_000_000))
+        return sum(row.job_id is None for row in store.decisions.latest_decisions(1_000_000))
 
 
 def real(place: Path, bursts: tuple[int, ...]) -> None:

@@ -54,7 +54,7 @@ def make(place: Path, runs: int) -> None:
     fill(history, runs)
     with Store(history) as store:
         refresh(store)
-        store.update_coverage()
+        store.jobs.update_coverage()
     publish_model(history, os.environ | {"SLUICE_CONF": str(config)})
     add_decisions(history, bundle, runs)
 
@@ -62,25 +62,25 @@ def make(place: Path, runs: int) -> None:
 def add_what_grows(place: Path) -> None:
     """Add an audit of years, budgets of many users, and reports of a month with all of these."""
     with Store(place / "history.db") as store:
-        (run,) = store.runs(store.run_ids(latest=1))
+        (run,) = store.runs.runs(store.runs.run_ids(latest=1))
         now = int(time.time())
-        if len(store.audit()) < AUDITED:
-            store.add_audit(
+        if len(store.administration.audit()) < AUDITED:
+            store.administration.add_audit(
                 AuditEntry(
                     now - 60 * (AUDITED - i), i % 50, "made", "MaxDelay", str(i), str(i + 1), "so"
                 )
                 for i in range(AUDITED)
             )
         hour = now // 3600 * 3600
-        store.add_io_waits(
+        store.gates.add_io_waits(
             IoWait("made", hour, 10_000 + i, f"account{i % 100}", 86_000.0) for i in range(PAYERS)
         )
         row = {"user": "user", "program": "program", "for": [], "waited_node_hours": 1.5}
         table = {"caption": "Who", "titles": list(row), "rows": [["x"] * len(row)] * 10}
         section = {"heading": "What", "sentences": ["It did."] * 4, "tables": [table] * 5}
         facts = {"effects": {"by_program": [row | {"uid": i} for i in range(10 * PAYERS)]}}
-        if not store.report_titles():
-            store.add_report(
+        if not store.administration.report_titles():
+            store.administration.add_report(
                 StoredReport(now, run.log.start or 0, "Stay in observe", [section] * 6, facts)
             )
 
@@ -88,8 +88,8 @@ def add_what_grows(place: Path) -> None:
 def leave_word(place: Path, *, is_private: bool) -> None:
     """Publish a snapshot, as full as one can be, and whose jobs are shown to whom."""
     with Store(place / "history.db", read_only=True) as store:
-        (last,) = store.run_ids(latest=1)
-        (run,) = store.runs([last])
+        (last,) = store.runs.run_ids(latest=1)
+        (run,) = store.runs.runs([last])
     profile = {"pattern": "aw", "confidence": 0.9, "rate": 1e8, "io_share": 0.2}
     first = (run.log.jobid or RUNNING) - RUNNING
     corunners = [
@@ -107,9 +107,9 @@ def leave_word(place: Path, *, is_private: bool) -> None:
 
 def pages(place: Path) -> list[str]:
     with Store(place / "history.db", read_only=True) as store:
-        (last,) = store.latest_decisions(1)
-        known = store.known_applications(store.model_in_use())
-        (report, *_) = store.report_titles()
+        (last,) = store.decisions.latest_decisions(1)
+        known = store.models.known_applications(store.models.model_in_use())
+        (report, *_) = store.administration.report_titles()
     middle = known[len(known) // 2].id
     return [
         "/now",

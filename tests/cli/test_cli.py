@@ -139,7 +139,7 @@ def test_ingest_imports_nothing_that_trains(tmp_path):
 def test_what_is_asked_often_imports_nothing_heavy(tmp_path, words):
     job = {"cluster": "c1", "job_id": 5, "submit": 900, "restarts": 0, "source": "sacct"}
     with Store(tmp_path / "history.db", create=True) as store:
-        store.upsert_jobs([Job(**dict.fromkeys(Job.__slots__) | job | {"array_task": -1})])
+        store.jobs.upsert_jobs([Job(**dict.fromkeys(Job.__slots__) | job | {"array_task": -1})])
     text, modules = modules_of(*words, "--history", tmp_path / "history.db")
     assert text
     assert modules & HEAVY == set()

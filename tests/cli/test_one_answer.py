@@ -44,7 +44,7 @@ def plain(path: Path, *, jobs: int, apart: int, logged: int = 1, slow: float = 1
             io = 2160.0 * (slow if number % 2 else 1.0)
             start, length = first + apart * number, int(1440 + io)
             times = {"start": start, "end": start + length}
-            store.upsert_jobs(
+            store.jobs.upsert_jobs(
                 [
                     a_job(
                         job_id=number,
@@ -66,9 +66,9 @@ def plain(path: Path, *, jobs: int, apart: int, logged: int = 1, slow: float = 1
                     "runtime_seconds": float(length),
                 }
                 profile = a_profile(pattern="aw", numbers=numbers)
-                store.add_logs([(a_log(number, jobid=number, **times), profile, b"")])
-        store.link_logs()
-        store.update_coverage()
+                store.runs.add_logs([(a_log(number, jobid=number, **times), profile, b"")])
+        store.jobs.link_logs()
+        store.jobs.update_coverage()
 
 
 def decided(path: Path, **changes: Any) -> None:

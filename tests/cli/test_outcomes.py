@@ -157,8 +157,8 @@ def end(
     )
     site.add_jobs(job)
     with Store(site.history) as store:
-        store.add_logs([(log, did, b"")])
-        store.link_logs()
+        store.runs.add_logs([(log, did, b"")])
+        store.jobs.link_logs()
 
 
 def decided_and_ended(site: Site, did: records.Profile, number: int = 1) -> records.Job:

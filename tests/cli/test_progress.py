@@ -29,9 +29,9 @@ def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
     with Store(folder / "history.db", create=True) as store:
         made = list(made_history(60, seed=3))
-        store.upsert_jobs(run.job for run in made if run.job)
-        store.add_logs([(run.log, run.profile, b"") for run in made])
-        store.link_logs()
+        store.jobs.upsert_jobs(run.job for run in made if run.job)
+        store.runs.add_logs([(run.log, run.profile, b"") for run in made])
+        store.jobs.link_logs()
     (folder / "sluice.conf").write_text(
         f"History={folder}/history.db\nBundle={folder}/model.bundle\n"
     )

@@ -122,8 +122,8 @@ def test_the_text_says_the_same_in_words(ask):
 def test_the_history_keeps_what_was_said_for_the_pages(ask, tmp_path):
     text, facts = ask("--no-levers").text, ask("--no-levers", "--json").facts
     with Store(tmp_path / "history.db", read_only=True) as store:
-        titles = store.report_titles()
-        first, second = map(store.report, sorted(titles))
+        titles = store.administration.report_titles()
+        first, second = map(store.administration.report, sorted(titles))
     assert {one.verdict for one in titles.values()} == {"Too little evidence; stay in observe"}
     assert second.facts | {"version": facts["version"]} == facts
     for section in first.sections:
@@ -146,7 +146,7 @@ def test_who_may_only_read_the_history_keeps_nothing(ask, tmp_path):
     )
     assert (done.returncode, done.stderr) == (said.code, b"")
     with Store(history, read_only=True) as store:
-        assert len(store.report_titles()) == 1
+        assert len(store.administration.report_titles()) == 1
 
 
 def test_predictions_of_a_program_that_went_wrong_keep_a_site_where_it_is_and_are_named(ask):
@@ -207,7 +207,7 @@ def test_in_enforce_it_tells_what_became_of_decisions_and_whose_tokens_were_take
     ask("--no-levers", mode="enforce", holdout=0.5)
     row = Release("c1", 1, 1, int(time.time()) - DAY, "all_stream", "max_delay", 1800.0)
     with Store(tmp_path / "history.db") as store:
-        store.add_releases([row])
+        store.gates.add_releases([row])
     text = ask("--no-levers", mode="enforce").text
     assert "What Sluice did" in text
     assert "Tokens were taken off 1 waiting job: 1 max_delay." in text

@@ -49,8 +49,8 @@ class Site:
             cluster="made",
         )
         with Store(self.history) as store:
-            store.insert_decisions([decision_of(record)])
-            store.join_decision(record.boot, record.number, job_id, "key")
+            store.decisions.insert_decisions([decision_of(record)])
+            store.decisions.join_decisions([(record.boot, record.number, job_id, "key")])
         return record
 
     def evidence(self, **submission: object) -> str:
@@ -63,9 +63,9 @@ def trained(tmp_path_factory) -> Path:
     history = tmp_path_factory.mktemp("trained") / "history.db"
     with Store(history, create=True) as store:
         made = list(made_history(60, seed=3))
-        store.upsert_jobs(run.job for run in made)
-        store.add_logs([(run.log, run.profile, b"") for run in made])
-        store.link_logs()
+        store.jobs.upsert_jobs(run.job for run in made)
+        store.runs.add_logs([(run.log, run.profile, b"") for run in made])
+        store.jobs.link_logs()
     result = CliRunner().invoke(sluice, ["model", "train", "--history", str(history)])
     assert result.exit_code == 0, result.output
     return history

@@ -33,7 +33,7 @@ def test_what_is_wrong_comes_first_and_who_waits_is_not_guessed(site):
 def test_what_turns_held_is_added_up(site):
     """Without a coordinator that runs here, of the past alone."""
     with Store(site.history) as store:
-        store.add_held_bursts([HELD, replace(HELD, number=2, is_held=False, ended="budget")])
+        store.gates.add_held_bursts([HELD, replace(HELD, number=2, is_held=False, ended="budget")])
     lines = site.run("status", "--since", "9000d")
     assert "1 bursts held: 80 node-seconds, where 640 were expected to be saved; 0 used" in lines
     assert "1 bursts would have been held" in lines
@@ -46,7 +46,9 @@ def test_what_sluice_did_is_counted_by_action_and_release(site):
     for moment in (NOW - 9, NOW, NOW + 1):
         site.decide(storage_models.corunner(99, storage_models.STREAMING), now=moment)
     with Store(site.history) as store:
-        store.add_releases([Release("lab", 4711, JOB.submit, NOW, "sl0_flush", "max_delay", 60.0)])
+        store.gates.add_releases(
+            [Release("lab", 4711, JOB.submit, NOW, "sl0_flush", "max_delay", 60.0)]
+        )
     since = datetime.fromtimestamp(NOW, UTC).astimezone().replace(tzinfo=None).isoformat()
     did = json.loads(site.run("status", "--json", "--since", since))["activity"]
     assert (did["since"], did["decisions"], did["has_more"]) == (NOW, 2, False)

@@ -72,7 +72,7 @@ class Site:
         self.bundle = storage_models.Bundle.parse(bundle)
         self.content = bundle
         with Store(self.history, create=True) as store:
-            store.add_bundle(
+            store.models.add_bundle(
                 records.Bundle(
                     checksum=self.bundle.checksum,
                     model=None,
@@ -110,17 +110,17 @@ class Site:
         )
         with Store(self.history) as store:
             if keep_snapshot:
-                store.add_snapshot(records.Snapshot(snapshot.checksum, 1, now, content))
-            store.insert_decisions([decision_of(record)])
+                store.decisions.add_snapshot(records.Snapshot(snapshot.checksum, 1, now, content))
+            store.decisions.insert_decisions([decision_of(record)])
         return record
 
     def join(self, record: Record, job_id: int, by: str = "key") -> None:
         with Store(self.history) as store:
-            store.join_decision(record.boot, record.number, job_id, by)
+            store.decisions.join_decisions([(record.boot, record.number, job_id, by)])
 
     def add_jobs(self, *jobs: records.Job) -> None:
         with Store(self.history) as store:
-            store.upsert_jobs(jobs)
+            store.jobs.upsert_jobs(jobs)
 
     def run(self, *words: str) -> str:
         result = CliRunner().invoke(
@@ -226,7 +226,7 @@ def test_a_record_that_was_tampered_with_does_not_replay(site, busy):
     forged = Record.parse(changed.bytes)
     forged.struct.number = 77
     with Store(site.history) as store:
-        store.insert_decisions([decision_of(forged)])
+        store.decisions.insert_decisions([decision_of(forged)])
     site.join(forged, 4712)
     assert site.facts("4712", "--replay")["replay"]["equal"] is False
     assert "NOT the same" in site.run("why", "4712", "--replay")
@@ -267,7 +267,7 @@ def test_a_tie_is_told_as_a_tie(site):
     for job_id in (1, 2):
         record = site.decide()
         with Store(site.history) as store:
-            store.join_decisions([(record.boot, record.number, None, "tie")])
+            store.decisions.join_decisions([(record.boot, record.number, None, "tie")])
         site.add_jobs(replace(JOB, job_id=job_id))
     for job_id in ("1", "2"):
         story = site.run("why", job_id)
@@ -380,9 +380,9 @@ def test_decisions_for_programs_carry_ids_and_numbers(site, busy):
 def test_decisions_of_another_version_are_left_out_and_counted(site, busy):
     record = site.decide(busy)
     with Store(site.history) as store:
-        (kept,) = store.latest_decisions(1)
+        (kept,) = store.decisions.latest_decisions(1)
         foreign = b"\x63" + kept.record[1:]  # its version
-        store.insert_decisions([replace(kept, number=kept.number + 1, record=foreign)])
+        store.decisions.insert_decisions([replace(kept, number=kept.number + 1, record=foreign)])
     result = CliRunner().invoke(
         sluice, ["decisions", "--json", "--config", str(site.conf), "--history", str(site.history)]
     )
@@ -465,8 +465,8 @@ def test_it_says_in_words_why_tokens_were_taken_off(site, reason, said):
     record = site.decide()
     site.join(record, 4711)
     with Store(site.history) as store:
-        [decision] = store.decisions_for_job(4711)
-        store.add_releases(
+        [decision] = store.decisions.decisions_for_job(4711)
+        store.gates.add_releases(
             [
                 records.Release(
                     decision.cluster, 4711, record.now, record.now, "all_stream", reason, 1800.0
@@ -500,7 +500,7 @@ def hold(site, *bursts):
     site.join(site.decide(), 4711)
     site.add_jobs(replace(JOB, start=NOW + 5, end=NOW + 600, state="COMPLETED"))
     with Store(site.history) as store:
-        store.add_held_bursts(bursts)
+        store.gates.add_held_bursts(bursts)
 
 
 def test_it_tells_of_each_burst_that_was_held(site):
@@ -567,7 +567,7 @@ def certain_but_vague(tmp_path, program=VAGUE):
     content = storage_models.bundle_bytes(storage_models.application(program, number=1), conf=CONF)
     site.bundle = storage_models.Bundle.parse(content)
     with Store(site.history) as store:
-        store.add_bundle(
+        store.models.add_bundle(
             records.Bundle(
                 checksum=site.bundle.checksum,
                 model=None,

@@ -23,7 +23,7 @@ def store(tmp_path):
 
 
 def probe(store, rates, at, *, times=5):
-    store.add_target_probes(
+    store.interference.add_target_probes(
         TargetProbe(name, "aw:1M:2", at - i, rate)
         for name, rate in rates.items()
         for i in range(times)

@@ -40,11 +40,9 @@ class Site:
             cluster="lab",
         )
         with Store(self.history, create=True) as store:
-            store.insert_decisions([decision_of(record)])
-            if job_id is None:
-                store.join_decisions([(1, self.numbers, None, "tie")])
-            else:
-                store.join_decision(1, self.numbers, job_id, "mark")
+            store.decisions.insert_decisions([decision_of(record)])
+            by = "tie" if job_id is None else "mark"
+            store.decisions.join_decisions([(1, self.numbers, job_id, by)])
 
     def job(self, job_id: int, line: str, *, cluster: str = "lab", shown: str = "") -> None:
         """Account for a job; shown: as users see its number, where it is a task's."""
@@ -63,7 +61,7 @@ class Site:
     def jobs(self) -> dict[int, int | None]:
         """Map the records' numbers to their jobs."""
         with Store(self.history) as store:
-            found = store.decisions_of_user(1000, since=0, until=1 << 40)
+            found = store.decisions.decisions_of_user(1000, since=0, until=1 << 40)
         return {decision.number: decision.job_id for decision in found}
 
 
@@ -81,8 +79,8 @@ def test_a_sweep_of_one_name_within_a_second_is_told_apart_by_its_lines(site):
     assert site.jobs() == {1: 11, 2: 12}
     assert site.ingest() == 0
     with Store(site.history) as store:
-        job = store.job(11)
-        submission = Submissions(store.joined_decisions(9)).of(job)
+        job = store.jobs.job(11)
+        submission = Submissions(store.decisions.joined_decisions(9)).of(job)
     assert submission.tasks == 8  # what was asked for, not what was given
     assert job.script_signature == submission.script_signature != 0
 
@@ -99,8 +97,8 @@ def test_an_array_is_told_by_the_line_of_its_tasks(site):
     assert site.jobs() == {1: 11, 2: 13, 3: 14}
     assert site.ingest() == 0
     with Store(site.history) as store:
-        tasks = [store.job(job_id) for job_id in (11, 12)]
-        submissions = Submissions(store.joined_decisions(9))
+        tasks = [store.jobs.job(job_id) for job_id in (11, 12)]
+        submissions = Submissions(store.decisions.joined_decisions(9))
     assert [submissions.of(task).tasks for task in tasks] == [8, 8]
     assert len({task.script_signature for task in tasks}) == 1
 

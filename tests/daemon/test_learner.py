@@ -179,7 +179,7 @@ def test_a_model_that_somebody_published_is_kept_up_to_date_from_then_on(site, l
     site.ran("third")
     assert learner.poll()
     with site.history() as store:
-        assert store.model_in_use() == 1
+        assert store.models.model_in_use() == 1
     assert site.predicted("third").profile.runs == 1
 
 
@@ -207,13 +207,13 @@ def test_where_a_site_wants_that_a_new_model_waits_until_somebody_publishes_it(s
         add(store, runs[:100])
     assert learner.poll()
     with site.history() as store:
-        assert (store.model_in_use(), store.model_waiting()) == (1, None)
+        assert (store.models.model_in_use(), store.models.model_waiting()) == (1, None)
         add(store, runs[100:])
     learner.close()
     again = Learner(site.config)  # its ration of fits is new
     assert again.poll()
     with site.history() as store:
-        assert (store.model_in_use(), store.model_waiting()) == (1, 2)
+        assert (store.models.model_in_use(), store.models.model_waiting()) == (1, 2)
     environment = {"SLUICE_CONF": str(site.config), "SLUICE_HISTORY": None}
     told = CliRunner().invoke(main, ["status"], env=environment).stdout
     assert "model 2 waits until somebody puts it into use: `sluice model diff 2`" in told
@@ -222,14 +222,18 @@ def test_where_a_site_wants_that_a_new_model_waits_until_somebody_publishes_it(s
     assert again.poll()
     again.close()
     with site.history() as store:
-        assert (store.model_in_use(), store.model_waiting()) == (2, None)
+        assert (store.models.model_in_use(), store.models.model_waiting()) == (2, None)
     assert "waits until" not in CliRunner().invoke(main, ["status"], env=environment).stdout
 
 
 def published(site: Site) -> list[tuple[int | None, str]]:
     """Who published what else than new runs, by the audit: uid and reason."""
     with site.history() as store:
-        return [(one.uid, one.reason) for one in store.audit() if one.subject == str(site.bundle)]
+        return [
+            (one.uid, one.reason)
+            for one in store.administration.audit()
+            if one.subject == str(site.bundle)
+        ]
 
 
 def test_the_audit_has_each_bundle_but_those_that_only_know_more_runs(site, learner):
@@ -275,13 +279,13 @@ def test_the_audit_says_why_bundles_differ(tmp_path):
             | parts
         )
         found = StoredBundle(Bundle.parse(content).checksum, model, path, at, content)
-        store.add_bundle(found)
+        store.models.add_bundle(found)
         return found
 
     other_interference = core.default_interference() | {"log_sd": 0.5}
     with Store(tmp_path / "history.db", create=True) as store:
         for content in (b"x", b"y"):
-            store.add_model(content, {}, [], created=1)
+            store.models.add_model(content, {}, [], created=1)
         steps = [
             kept(store, 1),
             kept(store, 2, text='{"runs": 2}'),
@@ -289,10 +293,10 @@ def test_the_audit_says_why_bundles_differ(tmp_path):
             kept(store, 4, interference=other_interference, model=2, path="/c"),
             StoredBundle(5, 2, "/c", 5, b"what another version wrote"),
         ]
-        store.add_bundle(steps[-1])
+        store.models.add_bundle(steps[-1])
         for before, after in pairwise(steps):
             tell_learned(store, before, after, uid=7)
-        assert [one.reason for one in store.audit()] == [
+        assert [one.reason for one in store.administration.audit()] == [
             "sluice-learn: interference model",
             "sluice-learn: another file, another model",
             "sluice-learn: another version of Sluice",
@@ -319,7 +323,7 @@ def test_a_damaged_log_is_quarantined_and_holds_nothing_up(site, learner):
     assert learner.poll()
     assert site.predicted().profile.runs == 1
     with site.history() as store:
-        assert len(store.quarantined()) == 1
+        assert len(store.runs.quarantined()) == 1
 
 
 def test_two_of_them_do_not_learn_at_once(site, learner):
@@ -484,7 +488,7 @@ def moved(run, seconds: int):
 
 def as_seen(store: Store) -> Past:
     """The jobs of a history as their logs saw them: what co-runners cost comes in with all."""
-    return Past(finished_jobs(store.runs()), [])
+    return Past(finished_jobs(store.runs.runs()), [])
 
 
 def table_of(model: TrainedModel) -> list[object]:
@@ -499,7 +503,7 @@ def test_a_table_brought_up_to_date_equals_one_that_is_learned_at_once(tmp_path)
     with Store(tmp_path / "history.db", create=True) as store:
         add(store, made[:50])
         trained, _ = fit_quickly(as_seen(store).jobs)
-        model_id = store.add_model(trained.to_bytes(), trained.metrics, [], created=1)
+        model_id = store.models.add_model(trained.to_bytes(), trained.metrics, [], created=1)
         current = CurrentModel(model_id, trained)
         current.take(store, as_seen(store))
         for number in range(50, 80, 10):
@@ -512,6 +516,6 @@ def test_a_table_brought_up_to_date_equals_one_that_is_learned_at_once(tmp_path)
 
 
 def add(store: Store, made: list) -> None:
-    store.upsert_jobs(run.job for run in made)
-    store.add_logs([(run.log, run.profile, b"") for run in made])
-    store.link_logs()
+    store.jobs.upsert_jobs(run.job for run in made)
+    store.runs.add_logs([(run.log, run.profile, b"") for run in made])
+    store.jobs.link_logs()

@@ -35,7 +35,7 @@ def record_of(boot: int, now: int = NOW, **members: str) -> Record:
 
 def take_record(ledger: Ledger, store: Store, name: str, boot: int, now: int = NOW) -> Record:
     record = record_of(boot, now, name=name)
-    store.insert_decisions([decision_of(record)])
+    store.decisions.insert_decisions([decision_of(record)])
     ledger.add(record)
     return record
 
@@ -49,7 +49,7 @@ def update(ledger: Ledger, store: Store, *changed: QueuedJob, now: int = NOW) ->
 
 def jobs_of(store: Store) -> dict[int, int | None]:
     """Map the boots of the records to the jobs they were joined with."""
-    rows = store.decisions_of_user(1000, since=NOW - 10, until=NOW + 10)
+    rows = store.decisions.decisions_of_user(1000, since=NOW - 10, until=NOW + 10)
     return {row.boot: row.job_id for row in rows}
 
 
@@ -77,7 +77,7 @@ def test_a_job_renamed_after_a_restart_stays_the_same(ledger, store):
 def test_a_record_that_the_history_has_too_is_taken_once(ledger, store, is_early):
     """It may arrive before the history is read, or after that."""
     record = record_of(BEFORE, name="run")
-    store.insert_decisions([decision_of(record)])
+    store.decisions.insert_decisions([decision_of(record)])
     if is_early:
         ledger.add(record)
     update(ledger, store, job(7, name="run", licenses=""))

@@ -87,7 +87,7 @@ def wait_for(condition: Callable[[], Any]) -> None:
 
 def stored(tmp_path: Path) -> list[int]:
     with Store(tmp_path / "lib" / "history.db") as store:
-        return sorted(row.number for row in store.latest_decisions(1000))
+        return sorted(row.number for row in store.decisions.latest_decisions(1000))
 
 
 def test_records_are_stored_and_then_acknowledged(plugin, drained, tmp_path):
@@ -124,7 +124,7 @@ def test_many_are_kept_in_memory_and_what_is_too_much_is_counted(plugin, drained
     assert stored(tmp_path) == list(range(31, 66))
     assert len(drained.arrived()) == 65
     with Store(tmp_path / "lib" / "history.db") as store:
-        assert store.losses(since=0) == 30
+        assert store.decisions.losses(since=0) == 30
 
 
 def test_another_life_of_the_plugin_starts_at_one_again(plugin, drained, tmp_path):

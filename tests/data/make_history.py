@@ -51,9 +51,9 @@ def fill(place: Path) -> None:
     for arguments in (["model", "train"], ["model", "publish", "--bundle", str(bundle)]):
         run.invoke(main, [*arguments, *options], catch_exceptions=False)
     with Store(path) as store:
-        checksum = store.publications()[0].checksum
-        store.add_snapshot(Snapshot(5, 1, 1_800_000_000, b"snapshot"))
-        store.insert_decisions(
+        checksum = store.models.publications()[0].checksum
+        store.decisions.add_snapshot(Snapshot(5, 1, 1_800_000_000, b"snapshot"))
+        store.decisions.insert_decisions(
             [Decision(7, 1, 1_800_000_000, "c", 0, 500001, "key", b"record", checksum, 5)]
         )
         print(store.counts())

@@ -28,17 +28,21 @@ def entry(subject: str, after: str, **members) -> AuditEntry:
 def test_entries_come_back_in_their_order_and_the_latest_counts(path):
     rows = [entry("Mode", "advise"), entry("Mode", "enforce", at=900), entry("x", "1", uid=None)]
     with Store(path, create=True) as store:
-        store.add_audit(rows)
-        store.add_audit([entry("Mode", "off", cluster="other")])
-        assert store.audit()[:3] == rows
-        assert [one.after for one in store.audit(since=950)] == ["advise", "1", "off"]
-        assert store.audited(CLUSTER) == {"Mode": "enforce", "x": "1"}
+        store.administration.add_audit(rows)
+        store.administration.add_audit([entry("Mode", "off", cluster="other")])
+        assert store.administration.audit()[:3] == rows
+        assert [one.after for one in store.administration.audit(since=950)] == [
+            "advise",
+            "1",
+            "off",
+        ]
+        assert store.administration.audited(CLUSTER) == {"Mode": "enforce", "x": "1"}
 
 
 @pytest.mark.parametrize("statement", ["DELETE FROM audit", "UPDATE audit SET uid = 0"])
 def test_nobody_changes_or_deletes_what_was_written(path, statement):
     with Store(path, create=True) as store:
-        store.add_audit([entry("Mode", "enforce")])
+        store.administration.add_audit([entry("Mode", "enforce")])
     with sqlite3.connect(path) as db:
         with pytest.raises(sqlite3.IntegrityError, match="stay as they are"):
             db.execute(statement)
@@ -47,14 +51,14 @@ def test_nobody_changes_or_deletes_what_was_written(path, statement):
 
 def test_pruning_keeps_the_audit_and_a_copy_without_names_has_none(path, tmp_path):
     with Store(path, create=True) as store:
-        store.add_audit([entry("Mode", "enforce")])
-        store.prune(before=10**10, application=str)
-        assert store.audit()
-        store.copy_to(tmp_path / "copy.db")
+        store.administration.add_audit([entry("Mode", "enforce")])
+        store.upkeep.prune(before=10**10, application=str)
+        assert store.administration.audit()
+        store.upkeep.copy_to(tmp_path / "copy.db")
     with Store(tmp_path / "copy.db") as copy:
-        copy.rewrite({})
-        assert not copy.audit()
-        copy.add_audit([entry("Mode", "observe")])
+        copy.upkeep.rewrite({})
+        assert not copy.administration.audit()
+        copy.administration.add_audit([entry("Mode", "observe")])
     with (
         sqlite3.connect(tmp_path / "copy.db") as db,
         pytest.raises(sqlite3.IntegrityError, match="stay as they are"),
@@ -70,7 +74,7 @@ def settings(tmp_path: Path, text: str) -> core.Config:
 def told(store: Store, since: int = 0) -> list[tuple[str, str, str]]:
     return [
         (one.subject, one.before, one.after)
-        for one in store.audit()
+        for one in store.administration.audit()
         if one.subject != "OffFile" and one.at >= since
     ]
 
@@ -94,7 +98,7 @@ def test_sluiced_tells_what_changed_in_the_settings_also_while_it_was_down(path,
         ]
         Auditor(conf).tell(store, CLUSTER, later, 500)
         assert not told(store, 500)
-        assert {one.uid for one in store.audit()} == {conf.stat().st_uid}
+        assert {one.uid for one in store.administration.audit()} == {conf.stat().st_uid}
 
 
 def test_sluiced_tells_of_a_switch_that_no_command_told_of(path, tmp_path):
@@ -109,14 +113,14 @@ def test_sluiced_tells_of_a_switch_that_no_command_told_of(path, tmp_path):
         auditor.tell(store, CLUSTER, config, 200)
         assert not told(store)  # its command may still say so
         auditor.tell(store, CLUSTER, config, 211)
-        [found] = [one for one in store.audit() if one.subject == "switch"]
+        [found] = [one for one in store.administration.audit() if one.subject == "switch"]
         assert (found.at, found.before, found.after) == (200, "on", "off")
         assert (found.uid, found.reason) == (off.stat().st_uid, "the file system is ill")
         off.unlink()
         auditor.tell(store, CLUSTER, config, 300)
         auditor.tell(store, CLUSTER, config, 320)
         assert told(store, 300) == [("switch", "off", "on")]
-        assert store.audit()[-1].uid is None
+        assert store.administration.audit()[-1].uid is None
 
 
 def test_a_publication_is_told_with_the_bundle_that_it_replaced(path):
@@ -127,7 +131,9 @@ def test_a_publication_is_told_with_the_bundle_that_it_replaced(path):
         tell_publication(store, None, bundle(1), uid=7, reason="first")
         tell_publication(store, bundle(1), bundle(1), uid=7, reason="the same")
         tell_publication(store, bundle(1), bundle(2), uid=0, reason="")
-        assert [(one.subject, one.before, one.after, one.uid) for one in store.audit()] == [
+        assert [
+            (one.subject, one.before, one.after, one.uid) for one in store.administration.audit()
+        ] == [
             ("/b", "", "model 1, 0000000000000001", 7),
             ("/b", "model 1, 0000000000000001", "model 2, 0000000000000002", 0),
         ]

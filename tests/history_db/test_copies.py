@@ -32,7 +32,7 @@ from made_history import made_history
 [run] = made_history(1, seed=1)
 with Store(sys.argv[1]) as store:
     for i in count(1):
-        store.upsert_jobs([replace(run.job, job_id=10**6 * half + i) for half in (1, 2)])
+        store.jobs.upsert_jobs([replace(run.job, job_id=10**6 * half + i) for half in (1, 2)])
         if i == 50:
             print("writing", flush=True)
 """
@@ -42,7 +42,7 @@ with Store(sys.argv[1]) as store:
 def history(tmp_path) -> Path:
     path = tmp_path / "history.db"
     with Store(path, create=True) as store:
-        store.upsert_jobs(run.job for run in made_history(100, seed=2))
+        store.jobs.upsert_jobs(run.job for run in made_history(100, seed=2))
     return path
 
 
@@ -120,7 +120,7 @@ def test_a_restored_history_is_the_one_of_the_backup_and_the_one_before_stays(
 ):
     sluice("backup", tmp_path / "copy.db")
     with Store(history) as store:
-        store.upsert_jobs(run.job for run in made_history(150, seed=3))
+        store.jobs.upsert_jobs(run.job for run in made_history(150, seed=3))
         later = store.counts().jobs
     told = sluice("restore", tmp_path / "copy.db")
     assert jobs_in(history) == 100
@@ -128,7 +128,7 @@ def test_a_restored_history_is_the_one_of_the_backup_and_the_one_before_stays(
     assert str(before) in told
     assert jobs_in(before) == later
     with Store(history) as store:  # goes on
-        store.upsert_jobs([Job(**vars_of(next(iter(made_history(1, seed=9))).job))])
+        store.jobs.upsert_jobs([Job(**vars_of(next(iter(made_history(1, seed=9))).job))])
 
 
 def vars_of(job: Job) -> dict:

@@ -21,8 +21,8 @@ from sluice.cli.main import main
 from sluice.history_db.export import Anonymiser
 from sluice.history_db.records import Application, Label, Run, StoredReport, Total
 from sluice.history_db.store import Store
-from sluice.history_db.tables import ranking, reports, upkeep
-from sluice.history_db.tables.ranking import SORTED_BY
+from sluice.history_db.tables import administration, rankings, upkeep
+from sluice.history_db.tables.rankings import SORTED_BY
 from sluice.interference.ranking import application_name, refresh
 from sluice.policies.core import NAME_SIZE, name_stem
 
@@ -47,9 +47,9 @@ def shifted(run: MadeRun, seconds: int) -> MadeRun:
 
 
 def add(store: Store, made: list[MadeRun]) -> None:
-    store.upsert_jobs(run.job for run in made)
-    store.add_logs([(run.log, run.profile, b"abcd") for run in made])
-    store.link_logs()
+    store.jobs.upsert_jobs(run.job for run in made)
+    store.runs.add_logs([(run.log, run.profile, b"abcd") for run in made])
+    store.jobs.link_logs()
 
 
 @pytest.fixture
@@ -117,8 +117,11 @@ def test_since_leaves_out_what_was_before(sluice):
 def test_totals_follow_what_is_added_and_forgotten(tmp_path, made):
     with Store(tmp_path / "history.db") as store:
         refresh(store)
-        assert store.stale_weeks() == []
-        assert sum(row.runs for row in store.ranking("write_bytes", since_week=0, most=999)) == 300
+        assert store.rankings.stale_weeks() == []
+        assert (
+            sum(row.runs for row in store.rankings.ranking("write_bytes", since_week=0, most=999))
+            == 300
+        )
         again = [
             replace(
                 run,
@@ -128,12 +131,15 @@ def test_totals_follow_what_is_added_and_forgotten(tmp_path, made):
             for i, run in enumerate(made[-5:])
         ]
         add(store, again)
-        assert 1 <= len(store.stale_weeks()) <= 5
+        assert 1 <= len(store.rankings.stale_weeks()) <= 5
         refresh(store)
-        assert sum(row.runs for row in store.ranking("write_bytes", since_week=0, most=999)) == 305
-        store.prune(before=int(time.time()))
+        assert (
+            sum(row.runs for row in store.rankings.ranking("write_bytes", since_week=0, most=999))
+            == 305
+        )
+        store.upkeep.prune(before=int(time.time()))
         refresh(store)
-        assert store.ranking("write_bytes", since_week=0, most=999) == []
+        assert store.rankings.ranking("write_bytes", since_week=0, most=999) == []
 
 
 def test_who_ingests_adds_up_what_changed(tmp_path, made):
@@ -142,8 +148,11 @@ def test_who_ingests_adds_up_what_changed(tmp_path, made):
     result = CliRunner().invoke(main, words, input="JobID|State\n999999|COMPLETED\n")
     assert result.exit_code == 0, result.output
     with Store(tmp_path / "history.db") as store:
-        assert store.stale_weeks() == []
-        assert sum(row.runs for row in store.ranking("write_bytes", since_week=0, most=999)) == 300
+        assert store.rankings.stale_weeks() == []
+        assert (
+            sum(row.runs for row in store.rankings.ranking("write_bytes", since_week=0, most=999))
+            == 300
+        )
 
 
 def test_totals_of_all_time_are_those_of_the_weeks(tmp_path, made):
@@ -151,19 +160,19 @@ def test_totals_of_all_time_are_those_of_the_weeks(tmp_path, made):
         refresh(store)
         first = min(run.log.start or 0 for run in made) // 604800
         for order in SORTED_BY:
-            ever = store.ranking(order, since_week=0, most=7)
-            assert ever == store.ranking(order, since_week=first, most=7)
-        store.put_week(first, [])  # interrupted before all were added up again
-        assert store.ranking("write_bytes", since_week=0, most=7) == store.ranking(
-            "write_bytes", since_week=first + 1, most=7
-        )
+            ever = store.rankings.ranking(order, since_week=0, most=7)
+            assert ever == store.rankings.ranking(order, since_week=first, most=7)
+        store.rankings.put_week(first, [])  # interrupted before all were added up again
+        assert store.rankings.ranking(
+            "write_bytes", since_week=0, most=7
+        ) == store.rankings.ranking("write_bytes", since_week=first + 1, most=7)
 
 
 @pytest.mark.parametrize("is_added_up", [True, False])
 def test_a_ranking_since_a_week_is_that_of_its_weeks_however_few_it_looks_at(
     tmp_path, monkeypatch, is_added_up
 ):
-    monkeypatch.setattr(ranking, "FIRST_ASKED", 1)
+    monkeypatch.setattr(rankings, "FIRST_ASKED", 1)
     random = Random(1)
     weeks = {  # who wrote most once, seldom does later
         week: [
@@ -176,15 +185,15 @@ def test_a_ranking_since_a_week_is_that_of_its_weeks_however_few_it_looks_at(
     }
     with Store(tmp_path / "other.db", create=True) as store:
         for week, totals in weeks.items():
-            store.put_week(week, totals)
+            store.rankings.put_week(week, totals)
         if is_added_up:
-            store.put_totals()
+            store.rankings.put_totals()
         for order, since, most in product(SORTED_BY, range(6), (1, 3, 99)):
             sums: Counter[int] = Counter()
             for week in range(since, 5):
                 sums.update({one.uid: getattr(one, order) for one in weeks[week]})
             largest = sorted((-value, uid) for uid, value in sums.items() if value > 0)[:most]
-            found = store.ranking(order, since_week=since, most=most)
+            found = store.rankings.ranking(order, since_week=since, most=most)
             assert [(-getattr(one, order), one.uid) for one in found] == largest
 
 
@@ -212,9 +221,12 @@ def test_a_job_of_many_logs_is_one_job_in_a_ranking(tmp_path):
             log = replace(
                 run.log, digest=bytes([number]) * 16, path=f"/{number}", jobid=run.log.start
             )
-            store.add_logs([(log, run.profile, b"")])
+            store.runs.add_logs([(log, run.profile, b"")])
         refresh(store)
-        assert sum(total.runs for total in store.ranking("write_bytes", since_week=0, most=9)) == 2
+        assert (
+            sum(total.runs for total in store.rankings.ranking("write_bytes", since_week=0, most=9))
+            == 2
+        )
 
 
 def test_a_name_that_is_cut_within_a_character_is_still_text():
@@ -228,8 +240,8 @@ def test_a_name_that_is_cut_within_a_character_is_still_text():
 
 def test_pruning_forgets_what_is_old_and_keeps_what_teaches(sluice, tmp_path, made):
     with Store(tmp_path / "history.db") as store:
-        oldest = store.run_ids()[0]
-        store.put_labels([Label(oldest, "aw", "a")])
+        oldest = store.runs.run_ids()[0]
+        store.runs.put_labels([Label(oldest, "aw", "a")])
     limit = time.time() - 100 * DAY
     recent = sum((run.log.start or 0) >= limit for run in made)
     said = json.loads(sluice("prune", "--older-than", "100d", "--vacuum", "--json"))
@@ -237,7 +249,7 @@ def test_pruning_forgets_what_is_old_and_keeps_what_teaches(sluice, tmp_path, ma
     assert said["bytes_after"] < said["bytes_before"]
     with Store(tmp_path / "history.db") as store:
         assert store.counts().logs == recent + 1
-        assert oldest in store.run_ids()
+        assert oldest in store.runs.run_ids()
     assert "forgot 1 runs" in sluice("prune", "--older-than", "100d", "--labelled")
 
 
@@ -258,23 +270,23 @@ def test_others_write_while_much_is_forgotten(tmp_path, monkeypatch, made):
 
     def write_in_between(_seconds: float) -> None:
         with Store(path, busy_seconds=0) as other:
-            other.upsert_jobs(
+            other.jobs.upsert_jobs(
                 [replace(made[0].job, job_id=1, start=None, end=None, submit=1 << 40)]
             )
 
     monkeypatch.setattr(upkeep.time, "sleep", write_in_between)
     with Store(path) as store:
-        pruned = store.prune(before=int(time.time()))
+        pruned = store.upkeep.prune(before=int(time.time()))
         assert (pruned.logs, pruned.jobs, store.counts().jobs) == (300, 300, 1)
 
 
 def test_a_model_is_kept_whose_runs_were_forgotten_meanwhile(tmp_path, made):
     assert made
     with Store(tmp_path / "history.db") as store:
-        known, first = store.run_ids()[0], store.reserve_applications(1)
+        known, first = store.runs.run_ids()[0], store.models.reserve_applications(1)
         learned = Application("user_name", 1, "run of 1000", 2, (known, 1 << 40), first)
-        model = store.add_model(b"npz", {}, [learned], created=5)
-        assert [one.logs for one in store.applications(model)] == [(known,)]
+        model = store.models.add_model(b"npz", {}, [learned], created=5)
+        assert [one.logs for one in store.models.applications(model)] == [(known,)]
 
 
 @pytest.mark.parametrize("age", ["90", "3m", "-1d", ""])
@@ -362,9 +374,9 @@ def test_no_name_is_left_anywhere_in_the_file(shared, made):
 
 def test_what_is_shared_has_the_same_statistics(shared, made):
     with Store(shared) as store:
-        runs = list(store.runs())
+        runs = list(store.runs.runs())
         refresh(store)
-        top = store.ranking("write_bytes", since_week=0, most=3)
+        top = store.rankings.ranking("write_bytes", since_week=0, most=3)
     expected = sorted(written(made).values(), reverse=True)[:3]
     assert [row.write_bytes for row in top] == pytest.approx(expected)
     assert [run.log.start for run in runs] == sorted(run.log.start or 0 for run in made)
@@ -419,16 +431,24 @@ def test_a_weak_key_or_an_existing_file_is_refused(sluice, tmp_path, shared):
 
 
 def test_the_last_reports_are_kept_until_they_are_old(tmp_path, monkeypatch):
-    monkeypatch.setattr(reports, "KEPT", 3)
+    monkeypatch.setattr(administration, "KEPT_REPORTS", 3)
     with Store(tmp_path / "history.db", create=True) as store:
         for made_at in (100, 200, 300, 400):
-            store.add_report(StoredReport(made_at, 0, "Stay", [{"heading": "A"}], {"x": made_at}))
-        assert [one.made_at for one in store.report_titles().values()] == [400, 300, 200]
-        assert store.report(1) is None
-        assert store.report(2) == StoredReport(200, 0, "Stay", [{"heading": "A"}], {"x": 200})
-        store.prune(before=350)
-        assert list(store.report_titles()) == [4]
-        store.copy_to(tmp_path / "copy.db")
+            store.administration.add_report(
+                StoredReport(made_at, 0, "Stay", [{"heading": "A"}], {"x": made_at})
+            )
+        assert [one.made_at for one in store.administration.report_titles().values()] == [
+            400,
+            300,
+            200,
+        ]
+        assert store.administration.report(1) is None
+        assert store.administration.report(2) == StoredReport(
+            200, 0, "Stay", [{"heading": "A"}], {"x": 200}
+        )
+        store.upkeep.prune(before=350)
+        assert list(store.administration.report_titles()) == [4]
+        store.upkeep.copy_to(tmp_path / "copy.db")
     with Store(tmp_path / "copy.db") as copy:
-        copy.rewrite({})
-        assert not copy.report_titles()
+        copy.upkeep.rewrite({})
+        assert not copy.administration.report_titles()

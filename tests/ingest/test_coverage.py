@@ -67,14 +67,14 @@ def stats(store: Store, text: str):
 
 def test_the_bytes_of_the_steps_are_those_of_the_job(store):
     account(store, STEPS)
-    job = store.job(7)
+    job = store.jobs.job(7)
     assert job is not None
     assert (job.write_bytes, job.read_bytes, job.tasks) == (1536 + 4096, 1100, 8)
 
 
 def test_accounting_without_steps_says_nothing_of_bytes(store):
     account(store, "\n".join(STEPS.splitlines()[:2]))
-    job = store.job(7)
+    job = store.jobs.job(7)
     assert job is not None
     assert job.write_bytes is None
 
@@ -117,7 +117,7 @@ def test_the_servers_figures_outlast_those_of_sacct(store):
     summary = stats(store, JOB_STATS)
     assert (summary.jobs, summary.unmatched, summary.others) == (1, 1, 1)
     account(store, steps)
-    job = store.job(7)
+    job = store.jobs.job(7)
     assert job is not None
     assert (job.write_bytes, job.read_bytes) == (536870912, 8192)
     assert job.metadata_operations == 22
@@ -150,27 +150,27 @@ def test_a_job_with_a_log_has_no_coarse_profile(store, tmp_path):
     account(store, STEPS)
     look(store, a_log(tmp_path / "a.darshan"))
     assert unlogged_jobs(store, Submissions(()), latest=10) == []
-    assert store.unlogged_jobs_during(0, 4e9) == []
+    assert store.jobs.unlogged_jobs_during(0, 4e9) == []
 
 
 def test_jobs_without_a_log_are_found_by_when_they_ran(store):
     account(store, STEPS)
-    (job,) = store.unlogged_jobs_during(0, 4e9)
-    assert store.unlogged_jobs_during(job.start - 9, job.start + 1) == [job]
-    assert store.unlogged_jobs_during(job.end - 1, job.end + 9) == [job]
-    assert store.unlogged_jobs_during(job.start - 9, job.start) == []
-    assert store.unlogged_jobs_during(job.end, job.end + 9) == []
+    (job,) = store.jobs.unlogged_jobs_during(0, 4e9)
+    assert store.jobs.unlogged_jobs_during(job.start - 9, job.start + 1) == [job]
+    assert store.jobs.unlogged_jobs_during(job.end - 1, job.end + 9) == [job]
+    assert store.jobs.unlogged_jobs_during(job.start - 9, job.start) == []
+    assert store.jobs.unlogged_jobs_during(job.end, job.end + 9) == []
 
 
 def test_coverage_is_a_share_of_jobs_node_hours_and_bytes(store, tmp_path):
-    store.upsert_jobs(
+    store.jobs.upsert_jobs(
         [
             replace(JOB, start=START, end=END, nodes=3),
             replace(JOB, job_id=8, start=START, end=END, nodes=1, write_bytes=3 << 20),
         ]
     )
     look(store, a_log(tmp_path / "a.darshan"))
-    coverage = store.coverage()
+    coverage = store.jobs.coverage()
     assert (coverage.jobs, coverage.logged_jobs) == (2, 1)
     assert (coverage.node_seconds, coverage.logged_node_seconds) == (400.0, 300.0)
     assert (coverage.bytes, coverage.logged_bytes) == (float(4 << 20), float(1 << 20))
@@ -178,11 +178,11 @@ def test_coverage_is_a_share_of_jobs_node_hours_and_bytes(store, tmp_path):
 
 def test_coverage_follows_what_is_learned_later(store, tmp_path):
     look(store, a_log(tmp_path / "a.darshan"))
-    assert store.coverage().jobs == 0
+    assert store.jobs.coverage().jobs == 0
     account(store, STEPS)
-    assert store.coverage().logged_jobs == 0  # it waits, and was not believed yet
+    assert store.jobs.coverage().logged_jobs == 0  # it waits, and was not believed yet
     look(store)
-    assert store.coverage().logged_jobs == 1
+    assert store.jobs.coverage().logged_jobs == 1
 
 
 REPORTS = (

@@ -44,19 +44,19 @@ def look(store: Store, *paths: Path, now: float = NOW) -> Summary:
 
 
 def reason(store: Store) -> str:
-    (log,) = store.quarantined()
+    (log,) = store.runs.quarantined()
     return log.reason or ""
 
 
 def test_a_log_that_fits_its_job_is_believed(store, tmp_path):
-    store.upsert_jobs([JOB])
+    store.jobs.upsert_jobs([JOB])
     summary = look(store, a_log(tmp_path / "a.darshan"))
     assert (summary.read, summary.waiting, summary.quarantined) == (1, 0, [])
     assert store.counts().linked == 1
 
 
 def test_a_job_that_still_runs_may_have_logs_of_its_first_steps(store, tmp_path):
-    store.upsert_jobs([replace(JOB, end=None, state="RUNNING")])
+    store.jobs.upsert_jobs([replace(JOB, end=None, state="RUNNING")])
     assert look(store, a_log(tmp_path / "a.darshan")).read == 1
 
 
@@ -71,25 +71,25 @@ def test_a_job_that_still_runs_may_have_logs_of_its_first_steps(store, tmp_path)
     ids=["user", "before the job", "after the job", "in the future"],
 )
 def test_a_forged_log_is_named_and_changes_nothing(store, tmp_path, header, words):
-    store.upsert_jobs([JOB])
+    store.jobs.upsert_jobs([JOB])
     before = store.counts()
     summary = look(store, a_log(tmp_path / "a.darshan", **header))
     (failure,) = summary.quarantined
     assert failure.reason.startswith("not believed: ")
     assert words in failure.reason
     assert (store.counts().logs, store.counts().linked) == (before.logs, before.linked)
-    assert list(store.runs()) == []
+    assert list(store.runs.runs()) == []
 
 
 def test_a_log_about_another_users_job_is_refused(store, tmp_path):
-    store.upsert_jobs([replace(JOB, uid=OTHER)])
+    store.jobs.upsert_jobs([replace(JOB, uid=OTHER)])
     (failure,) = look(store, a_log(tmp_path / "a.darshan")).quarantined
     assert failure.reason == f"not believed: job 7 was user {OTHER}'s, the log is user {ME}'s"
 
 
 @pytest.mark.skipif(ME != 0, reason="needs root to give a file away")
 def test_a_file_of_another_user_is_refused(store, tmp_path):
-    store.upsert_jobs([JOB])
+    store.jobs.upsert_jobs([JOB])
     path = a_log(tmp_path / "a.darshan")
     os.chown(path, OTHER, -1)
     (failure,) = look(store, path).quarantined
@@ -102,9 +102,9 @@ def test_a_log_waits_for_the_accounting_of_its_job(store, tmp_path):
     assert look(store, path).waiting == 1
     assert reason(store) == "waits for the accounting of job 7"
     assert look(store, path).waiting == 0  # not read again for nothing
-    store.upsert_jobs([JOB])
+    store.jobs.upsert_jobs([JOB])
     assert look(store).read == 1  # although no directory tells of it
-    assert store.quarantined() == []
+    assert store.runs.quarantined() == []
     assert store.counts().linked == 1
 
 
@@ -116,7 +116,7 @@ def test_a_log_that_no_job_has_vouched_for_in_time_waits_no_longer(store, tmp_pa
     assert reason(store) == NO_JOB
     (failure,) = look(store, a_log(tmp_path / "b.darshan", jobid=8), now=later).quarantined
     assert failure.reason == NO_JOB  # at once: there was time enough
-    store.upsert_jobs([JOB])  # an older archive of the accounting
+    store.jobs.upsert_jobs([JOB])  # an older archive of the accounting
     assert look(store, now=later).read == 1
 
 
@@ -128,7 +128,7 @@ def test_a_log_of_no_job_at_all_waits_for_nothing(store, tmp_path):
 
 
 def test_a_refused_copy_is_told_of_once(store, tmp_path):
-    store.upsert_jobs([JOB])
+    store.jobs.upsert_jobs([JOB])
     true = a_log(tmp_path / "true.darshan", end=END + 2000)
     copy = tmp_path / "copy.darshan"
     shutil.copy(true, copy)
@@ -146,15 +146,15 @@ def test_a_damaged_copy_is_told_of_once(store, tmp_path):
 
 def test_a_log_from_the_future_is_read_again_when_that_is_past_and_not_before(store, tmp_path):
     """Else thousands of them would be read at each look, and keep those of others waiting."""
-    store.upsert_jobs([replace(JOB, end=None, state="RUNNING")])
+    store.jobs.upsert_jobs([replace(JOB, end=None, state="RUNNING")])
     look(store, a_log(tmp_path / "a.darshan", end=int(NOW) + 1000))
-    assert store.believable_logs(1, now=NOW) == []
+    assert store.jobs.believable_logs(1, now=NOW) == []
     assert look(store, now=NOW + 2000).read == 1
 
 
 def test_a_file_may_bear_any_time(store, tmp_path):
     """Its owner sets it: later than 2262 overflows a column of nanoseconds."""
-    store.upsert_jobs([JOB])
+    store.jobs.upsert_jobs([JOB])
     path = a_log(tmp_path / "a.darshan")
     for time_of_file in (10_000_000_000, 0):
         os.utime(path, (time_of_file, time_of_file))
@@ -163,7 +163,7 @@ def test_a_file_may_bear_any_time(store, tmp_path):
 
 
 def test_accounting_without_users_proves_nothing(store, tmp_path):
-    store.upsert_jobs([replace(JOB, uid=None)])
+    store.jobs.upsert_jobs([replace(JOB, uid=None)])
     assert look(store, a_log(tmp_path / "a.darshan")).waiting == 1
     assert "with the field UID" in reason(store)
 
@@ -172,7 +172,7 @@ def test_a_log_that_waits_and_goes_away_is_given_up(store, tmp_path):
     path = a_log(tmp_path / "a.darshan")
     look(store, path)
     path.unlink()
-    store.upsert_jobs([JOB])
+    store.jobs.upsert_jobs([JOB])
     look(store)
     assert "No such file" in reason(store)
     assert look(store).quarantined == []
@@ -183,7 +183,7 @@ def test_a_copy_that_was_refused_does_not_keep_the_true_log_out(store, tmp_path)
     copy = tmp_path / "copy.darshan"
     shutil.copy(true, copy)
     look(store, copy)
-    store.upsert_jobs([JOB])
+    store.jobs.upsert_jobs([JOB])
     copy.unlink()
     assert look(store, true).read == 1
     assert store.counts().logs == 1
@@ -361,7 +361,7 @@ def open_place():
 @pytest.mark.skipif(ME != 0, reason="needs root to become somebody who may only read")
 def test_following_needs_no_right_but_to_read(store, tmp_path, open_place):
     """Directory and logs are of others, and open to the reader's group alone."""
-    store.upsert_jobs([replace(JOB, uid=1234)])
+    store.jobs.upsert_jobs([replace(JOB, uid=1234)])
     store.close()
     logs, home = open_place / "logs", open_place / "home"
     logs.mkdir()

@@ -15,6 +15,7 @@ from made_logs import MadeLog
 
 from sluice.cli.main import main
 from sluice.history_db.store import Store
+from sluice.history_db.tables.jobs import Jobs
 
 DATA = Path(__file__).parents[1] / "data" / "darshan"
 SMALL = DATA / "001_ior_owc_posix_2K_n1_fpp.darshan"
@@ -82,7 +83,7 @@ def test_a_directory_is_searched_and_everything_in_it_accounted_for(sluice, logs
     assert "2 files in the directories are not named *.darshan" in result.stdout
     with Store(history) as store:
         assert store.counts().logs == 2
-        assert len(store.quarantined()) == 5
+        assert len(store.runs.quarantined()) == 5
 
 
 def test_a_directory_without_a_log_is_an_error(sluice, tmp_path):
@@ -225,7 +226,7 @@ def test_an_unreadable_log_is_tried_again_once_it_can_be_read(sluice, logs, hist
         == f"read 1, skipped 0 (already known), quarantined 0{TRUSTED}"
     )
     with Store(history) as store:
-        assert store.quarantined() == []
+        assert store.runs.quarantined() == []
 
 
 def test_a_log_of_65536_processes_is_read(sluice, tmp_path):
@@ -248,7 +249,7 @@ def test_an_interrupted_run_keeps_what_was_read(sluice, history, tmp_path, monke
         calls.append(self)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Store, "link_logs", interrupted)
+    monkeypatch.setattr(Jobs, "link_logs", interrupted)
     assert sluice("history", "ingest", directory).exit_code == 1
     assert calls
     with Store(history) as store:
@@ -288,7 +289,7 @@ def test_accounting_is_joined_with_the_logs_of_its_jobs(sluice, history):
     assert "147 jobs added" in result.stdout
     with Store(history) as store:
         assert store.counts().linked == 147
-        run = next(run for run in store.runs() if run.log.jobid == 500001)
+        run = next(run for run in store.runs.runs() if run.log.jobid == 500001)
         assert (run.job.name, run.job.account) == ("ior_owc", "bench")
 
 
@@ -347,7 +348,7 @@ def test_certain_labels_are_kept(sluice, history):
     result = sluice("history", "ingest", DATA, "--labels", DATA / "index.csv")
     assert "103 logs labelled, 44 rows not certain, 0 without a log" in result.stdout
     with Store(history) as store:
-        assert {label.application for label in store.labels()} == {
+        assert {label.application for label in store.runs.labels()} == {
             row["app"]
             for row in csv.DictReader((DATA / "index.csv").open())
             if row["label_quality"].startswith("clean")

@@ -181,10 +181,10 @@ def changed_logs(store: Store, origins: list[Path], place: Path) -> list[str]:
     """Return what is said of logs that were believed, where it is not what their origins say."""
     with Store(place / "whole.db", create=True) as whole:
         ingest(whole, [DATA], workers=2)
-        truth = {Path(run.log.path).name: run for run in whole.runs()}
+        truth = {Path(run.log.path).name: run for run in whole.runs.runs()}
     return [
         f"{run.log.path} ({origin}): {run.profile.pattern} {run.profile.confidence:.2f}"
-        for run in store.runs()
+        for run in store.runs.runs()
         if not says_the_same(run, truth[origin := origins[int(Path(run.log.path).stem)].name])
     ]
 

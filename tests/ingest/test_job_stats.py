@@ -99,7 +99,7 @@ def ingest(tmp_path: Path, monkeypatch):
 
 def written(tmp_path: Path) -> dict[int, int | None]:
     with Store(tmp_path / "history.db") as store:
-        return {job.job_id: job.write_bytes for job in store.all_jobs()}
+        return {job.job_id: job.write_bytes for job in store.jobs.all_jobs()}
 
 
 def test_what_does_not_fit_is_shown_by_example(ingest):

@@ -255,7 +255,7 @@ def test_pairs_are_learned_from_the_history_kept_and_shown(history):
     )
     assert "48 logs with a heatmap, 0 without; 48 runs resolved" in done.stderr
     with Store(history, read_only=True) as store:
-        kept = pooled(store.observed_interference())
+        kept = pooled(store.interference.observed_interference())
     assert [(o.victim, o.rho) for o in kept] == [(o["victim"], o["rho"]) for o in shown]
     for one in kept:
         if one.is_attributed:
@@ -278,7 +278,7 @@ def test_jobs_without_a_log_are_known_by_the_history(runs, tmp_path):
         planted.fill(store, runs[:3])
         meanwhile = unlogged(planted.START, planted.START + 10_000)
         before = unlogged(planted.START - 99, planted.START - 9, number=78)
-        store.upsert_jobs([meanwhile, before])
+        store.jobs.upsert_jobs([meanwhile, before])
     assert "1 job without a log ran meanwhile" in learn(tmp_path / "history.db").stderr
 
 

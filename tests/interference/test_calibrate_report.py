@@ -30,9 +30,9 @@ def history(tmp_path, monkeypatch):
 
 
 def measured(store: Store, *coruns: CoRun) -> None:
-    number = store.add_calibration(created=1, site="here", settings={})
+    number = store.interference.add_calibration(created=1, site="here", settings={})
     for one in coruns:
-        store.add_corun(number, one)
+        store.interference.add_corun(number, one)
 
 
 def report() -> list[list[str]]:

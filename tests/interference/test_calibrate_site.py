@@ -39,9 +39,9 @@ def store(tmp_path, monkeypatch):
 
 
 def calibrate(store: Store, site: str, *coruns: CoRun) -> None:
-    number = store.add_calibration(created=1, site=site, settings={})
+    number = store.interference.add_calibration(created=1, site=site, settings={})
     for one in coruns:
-        store.add_corun(number, one)
+        store.interference.add_corun(number, one)
 
 
 @pytest.mark.parametrize("later", [(), (DROPPED,), (READS,)], ids=["stopped", "dropped", "reads"])

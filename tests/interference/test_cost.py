@@ -82,7 +82,7 @@ def history(tmp_path):
         runs += [heavy_run(number, start, times_as_long=2)]
         runs += [heavy_run(number + 1, start, times_as_long=2)]
     with Store(path, create=True) as store:
-        store.add_logs(runs)
+        store.runs.add_logs(runs)
     return path
 
 
@@ -108,17 +108,17 @@ def published(store: Store, bundle: Path) -> str:
 
 def count(store: Store) -> None:
     """Let the accounting know the jobs, and Slurm count what their logs claim."""
-    for run in store.runs():
+    for run in store.runs.runs():
         times = {"submit": run.log.start, "start": run.log.start, "end": run.log.end}
-        store.upsert_jobs([a_job(job_id=run.log.jobid, uid=1000, nodes=64, **times)])
-    store.link_logs()
+        store.jobs.upsert_jobs([a_job(job_id=run.log.jobid, uid=1000, nodes=64, **times)])
+    store.jobs.link_logs()
     count_what_logs_claim(store.path)
 
 
 def of_history(store: Store, bundle: Path) -> str:
     del bundle
     count(store)
-    store.put_observed_interference([SEEN])
+    store.interference.put_observed_interference([SEEN])
     return f"a fit to the history {store.path}: published figures and 1 pair of applications"
 
 

@@ -47,7 +47,7 @@ def named_jobs(path: Path) -> list[tuple[int, str]]:
     with Store(path, read_only=True) as store:
         return [
             (run.job.job_id, run.job.name)
-            for run in store.runs()
+            for run in store.runs.runs()
             if run.job and run.job.name and run.profile.numbers.get("chunk_bytes", 0) > 0
         ]
 
@@ -80,16 +80,16 @@ def test_what_production_showed_of_two_applications_is_named(history):
     number, name = named_jobs(history)[0]
     seen = ObservedInterference(name, name, 0, 0.4, 0.1, 0.001, 12, 40)
     with Store(history) as store:
-        store.put_observed_interference([seen])
+        store.interference.put_observed_interference([seen])
     text = ask(f"job:{number}", f"app:{name}")
     assert f"In production, {name} kept 40% alongside {name} (12 slices; attributed)" in text
 
 
 def test_the_measurements_most_like_the_pair_are_named(history):
     with Store(history) as store:
-        calibration = store.add_calibration(created=1, site="here", settings={})
-        store.add_corun(calibration, corun("owc:1M:2", "aw:1M:2", 0.1))
-        store.add_corun(calibration, corun("owc:64K:2", "aw:16M:2", 0.3))
+        calibration = store.interference.add_calibration(created=1, site="here", settings={})
+        store.interference.add_corun(calibration, corun("owc:1M:2", "aw:1M:2", 0.1))
+        store.interference.add_corun(calibration, corun("owc:64K:2", "aw:16M:2", 0.3))
     answer = json.loads(ask("owc:1M:4", "aw:1M:4", "--json"))
     first = answer["losses"][0]["measured"][0]
     assert (first["victim"], first["alongside"]) == ("owc:1M:2", "aw:1M:2")
@@ -99,9 +99,9 @@ def test_the_measurements_most_like_the_pair_are_named(history):
 
 def calibrated(path: Path, *coruns: CoRun) -> list[Observation]:
     with Store(path) as store:
-        calibration = store.add_calibration(created=1, site="here", settings={})
+        calibration = store.interference.add_calibration(created=1, site="here", settings={})
         for one in coruns:
-            store.add_corun(calibration, one)
+            store.interference.add_corun(calibration, one)
     return observations(coruns)
 
 
@@ -153,8 +153,8 @@ def test_no_name_of_a_job_reaches_the_terminal_as_it_is(history):
     name = "cfd\x1b[2J\nIn production"
     seen = ObservedInterference(name, name, 0, 0.4, 0.1, 0.001, 12, 40)
     with Store(history) as store:
-        store.upsert_jobs([replace(job, name=name) for job in store.jobs_with_id(number)])
-        store.put_observed_interference([seen])
+        store.jobs.upsert_jobs([replace(job, name=name) for job in store.jobs.jobs_with_id(number)])
+        store.interference.put_observed_interference([seen])
     text = ask(f"job:{number}", f"job:{number}")
     assert "\x1b" not in text
     assert "In production, cfd\N{REPLACEMENT CHARACTER}[2J" in text

@@ -39,14 +39,14 @@ def store(tmp_path):
 
 
 def one(store: Store):
-    (pair,) = pooled(store.observed_interference())
+    (pair,) = pooled(store.interference.observed_interference())
     return pair
 
 
 def test_a_strong_finding_is_not_erased_by_a_weak_one_of_the_next_month(store):
-    store.put_observed_interference([NOVEMBER])
+    store.interference.put_observed_interference([NOVEMBER])
     alone = one(store)
-    store.put_observed_interference([DECEMBER])
+    store.interference.put_observed_interference([DECEMBER])
     both = one(store)
     precision = [0.1**-2, 0.4**-2]
     mean = (precision[0] * math.log(0.3) + precision[1] * math.log(0.9)) / sum(precision)
@@ -58,22 +58,24 @@ def test_a_strong_finding_is_not_erased_by_a_weak_one_of_the_next_month(store):
 
 
 def test_the_same_logs_count_once_also_when_more_are_read_with_them(store):
-    store.put_observed_interference([NOVEMBER])
-    store.put_observed_interference([replace(NOVEMBER, found=300)])
-    assert store.observed_interference() == [replace(NOVEMBER, found=300)]
-    store.put_observed_interference([DECEMBER])
+    store.interference.put_observed_interference([NOVEMBER])
+    store.interference.put_observed_interference([replace(NOVEMBER, found=300)])
+    assert store.interference.observed_interference() == [replace(NOVEMBER, found=300)]
+    store.interference.put_observed_interference([DECEMBER])
     year = replace(NOVEMBER, rho=0.5, since=0, until=4000)
-    store.put_observed_interference([year])
-    assert store.observed_interference() == [year]
+    store.interference.put_observed_interference([year])
+    assert store.interference.observed_interference() == [year]
 
 
 def test_the_last_thirty_days_asked_every_week_count_once(store):
     for week in range(4):
         span = {"since": 1000 + 700 * week, "until": 4000 + 700 * week, "found": week}
-        store.put_observed_interference([replace(NOVEMBER, p_value=0.04, **span)])
-    assert [row.found for row in store.observed_interference()] == [3]
-    store.put_observed_interference([replace(NOVEMBER, since=5000, until=5500, found=4)])
-    assert [row.found for row in store.observed_interference()] == [4]
+        store.interference.put_observed_interference([replace(NOVEMBER, p_value=0.04, **span)])
+    assert [row.found for row in store.interference.observed_interference()] == [3]
+    store.interference.put_observed_interference(
+        [replace(NOVEMBER, since=5000, until=5500, found=4)]
+    )
+    assert [row.found for row in store.interference.observed_interference()] == [4]
 
 
 def test_a_log_of_a_clock_that_is_years_off_does_not_stretch_thetime_covered():
@@ -88,23 +90,25 @@ def test_a_log_of_a_clock_that_is_years_off_does_not_stretch_thetime_covered():
 
 def test_other_pairs_stay_when_one_is_replaced(store):
     other = replace(NOVEMBER, aggressor="climate")
-    store.put_observed_interference([NOVEMBER, other])
-    store.put_observed_interference([replace(NOVEMBER, rho=0.4)])
-    assert {row.rho for row in store.observed_interference()} == {0.3, 0.4}
+    store.interference.put_observed_interference([NOVEMBER, other])
+    store.interference.put_observed_interference([replace(NOVEMBER, rho=0.4)])
+    assert {row.rho for row in store.interference.observed_interference()} == {0.3, 0.4}
 
 
 def test_what_is_called_interference_is_judged_on_all_pairs_together(store):
     """A pair that just passes among few fails among many that show nothing."""
     edge = replace(NOVEMBER, p_value=0.04)
-    store.put_observed_interference([edge])
+    store.interference.put_observed_interference([edge])
     assert one(store).is_attributed
     nothing = [replace(edge, aggressor=f"a{i}", p_value=0.5, rho=0.99) for i in range(9)]
-    store.put_observed_interference(nothing)
-    assert not any(pair.is_attributed for pair in pooled(store.observed_interference()))
+    store.interference.put_observed_interference(nothing)
+    assert not any(
+        pair.is_attributed for pair in pooled(store.interference.observed_interference())
+    )
 
 
 def test_a_speed_up_is_kept_as_it_was_seen_and_never_called_interference(store):
-    store.put_observed_interference([replace(NOVEMBER, rho=1.3)])
+    store.interference.put_observed_interference([replace(NOVEMBER, rho=1.3)])
     assert one(store).rho == pytest.approx(1.3)
     assert not one(store).is_attributed
 
@@ -156,17 +160,17 @@ def test_an_application_that_reads_teaches_nothing():
 def seen_here(store, monkeypatch):
     """A history of two programs that are known, and of what one of them does to the other."""
     rewriting = a_profile(pattern="ws", shares={"ws": 1.0})
-    store.add_logs(
+    store.runs.add_logs(
         [
             (a_log(1, exe="/apps/cfd -v", jobid=1), a_profile(), b""),
             (a_log(2, exe="/apps/md", jobid=2), rewriting, b""),
         ]
     )
     counts = {"uid": 1000, "write_bytes": 0, "read_bytes": 0}
-    store.upsert_jobs(a_job(job_id=number, **counts) for number in (1, 2))
-    store.link_logs()
+    store.jobs.upsert_jobs(a_job(job_id=number, **counts) for number in (1, 2))
+    store.jobs.link_logs()
     unknown = replace(NOVEMBER, aggressor="(other load)")
-    store.put_observed_interference([replace(NOVEMBER, rho=0.1), unknown])
+    store.interference.put_observed_interference([replace(NOVEMBER, rho=0.1), unknown])
     monkeypatch.setenv("SLUICE_HISTORY", str(store.path))
     return store
 
@@ -183,11 +187,13 @@ def test_of_what_was_seen_the_model_learns_whose_traffic_is_known(seen_here):
 @pytest.mark.parametrize("counts", [{}, {"write_bytes": 4096, "read_bytes": 0}])
 def test_of_logs_that_no_counter_confirms_the_model_learns_nothing(seen_here, counts):
     claims = a_profile(numbers=a_profile().numbers | {"write_bytes": 1e12})
-    seen_here.add_logs([(a_log(3, exe="/apps/forged", jobid=3), claims, b"")])
-    seen_here.upsert_jobs([a_job(job_id=3, uid=1000, **counts)])
-    assert seen_here.link_logs() == 1
+    seen_here.runs.add_logs([(a_log(3, exe="/apps/forged", jobid=3), claims, b"")])
+    seen_here.jobs.upsert_jobs([a_job(job_id=3, uid=1000, **counts)])
+    assert seen_here.jobs.link_logs() == 1
     before = site_evidence(seen_here).model().interference
-    seen_here.put_observed_interference([replace(NOVEMBER, aggressor="forged", rho=0.01)])
+    seen_here.interference.put_observed_interference(
+        [replace(NOVEMBER, aggressor="forged", rho=0.01)]
+    )
     evidence = site_evidence(seen_here)
     assert len(evidence.pairs) == 3, "it is shown"
     assert evidence.model().interference == before
@@ -195,7 +201,7 @@ def test_of_logs_that_no_counter_confirms_the_model_learns_nothing(seen_here, co
 
 def test_what_the_program_of_a_named_job_did_is_shown_for_the_job(seen_here):
     """Accounting names jobs, production knows the programs that they run."""
-    seen_here.upsert_jobs([a_job(name="night-run", job_id=1, uid=1000)])
+    seen_here.jobs.upsert_jobs([a_job(name="night-run", job_id=1, uid=1000)])
     words = ["site", "interference", "app:night-run", "app:md"]
     done = CliRunner().invoke(main, words)
     assert done.exit_code == 0, done.output

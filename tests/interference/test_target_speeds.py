@@ -45,7 +45,7 @@ def published(store, lanes=LANES):
 
 def test_probes_in_the_history_tell_of_lanes_and_of_other_targets(store):
     rates = {"sl0": 100e6, "sl1": 30e6, "big": 200e6, "spare": 10e6}
-    store.add_target_probes(
+    store.interference.add_target_probes(
         TargetProbe(name, "aw:1M:2", NOW - i, rate)
         for name, rate in rates.items()
         for i in range(5)
@@ -88,17 +88,17 @@ def run_on(
     for i in range(first_log, first_log + logs):
         log = a_log(1000 * number + i, jobid=number, start=NOW - 600, end=NOW - 500, uid=uid)
         log = replace(log, osts=osts, exe=exe)
-        store.add_logs([(log, a_profile(numbers=numbers), b"")])
+        store.runs.add_logs([(log, a_profile(numbers=numbers), b"")])
     job = a_job(job_id=number, submit=NOW - 700, start=NOW - 610, end=NOW - 490, uid=uid)
-    store.upsert_jobs([job])
+    store.jobs.upsert_jobs([job])
     holders = [Holder(number, NOW - 700, "stream", lane_mask)]
-    store.add_running_set(RunningSet("c1", NOW - 605, tuple(holders), {}))
+    store.gates.add_running_set(RunningSet("c1", NOW - 605, tuple(holders), {}))
     holders += [
         Holder(9000 + i, NOW - 700, "stream" if mask else "", mask)
         for i, mask in enumerate(together)
     ]
-    store.add_running_set(RunningSet("c1", NOW - 600, tuple(holders), {}))
-    store.link_logs()
+    store.gates.add_running_set(RunningSet("c1", NOW - 600, tuple(holders), {}))
+    store.jobs.link_logs()
 
 
 def test_runs_of_jobs_that_held_tokens_of_one_lane_tell_of_that_lane(store):
@@ -157,36 +157,43 @@ def test_a_run_comes_back_with_its_place(store):
     run = PlacedRun(
         "job 1", 1000, "a", 4, NOW - 600, NOW - 500, 3.0, 5.0, 1, (7, 9), with_corunners=False
     )
-    assert store.runs_on_lanes(since=0, until=NOW, latest=10) == [run]
-    assert store.runs_on_osts(since=0, until=NOW, latest=10) == [replace(run, lane=None)]
-    assert store.runs_on_lanes(since=NOW, until=NOW, latest=10) == []
-    assert store.runs_on_osts(since=NOW, until=NOW, latest=10) == []
+    assert store.interference.runs_on_lanes(since=0, until=NOW, latest=10) == [run]
+    assert store.interference.runs_on_osts(since=0, until=NOW, latest=10) == [
+        replace(run, lane=None)
+    ]
+    assert store.interference.runs_on_lanes(since=NOW, until=NOW, latest=10) == []
+    assert store.interference.runs_on_osts(since=NOW, until=NOW, latest=10) == []
 
 
 def test_logs_that_claim_the_future_push_out_no_others(store):
     """Of a node whose clock is wrong, or of a user who writes anything."""
     run_on(store, 100, 5.0, osts=(7,))
     log = a_log(1, jobid=100, start=NOW + 10**9, end=NOW + 10**9, osts=(7,))
-    store.add_logs([(log, a_profile(numbers={"rate": 1.0}), b"")])
-    assert [run.rate for run in store.runs_on_osts(since=0, until=NOW, latest=1)] == [5.0]
+    store.runs.add_logs([(log, a_profile(numbers={"rate": 1.0}), b"")])
+    assert [run.rate for run in store.interference.runs_on_osts(since=0, until=NOW, latest=1)] == [
+        5.0
+    ]
 
 
 def test_pruning_forgets_what_targets_did(store):
     run_on(store, 100, 5.0, lane_mask=0b10)
-    store.add_target_probes([TargetProbe("sl0", "aw:1M:2", NOW - 9, 1.0)])
-    store.prune(before=NOW)
-    assert store.target_probes(since=0) == []
-    assert store.runs_on_lanes(since=0, until=NOW, latest=10) == []
+    store.interference.add_target_probes([TargetProbe("sl0", "aw:1M:2", NOW - 9, 1.0)])
+    store.upkeep.prune(before=NOW)
+    assert store.interference.target_probes(since=0) == []
+    assert store.interference.runs_on_lanes(since=0, until=NOW, latest=10) == []
 
 
 def with_corunners(store):
-    return [run.with_corunners for run in store.runs_on_lanes(since=0, until=NOW, latest=10)]
+    return [
+        run.with_corunners
+        for run in store.interference.runs_on_lanes(since=0, until=NOW, latest=10)
+    ]
 
 
 def test_pruning_forgets_who_had_co_runners(store):
     run_on(store, 100, 5.0, lane_mask=0b10, together=(0b10,))
     assert with_corunners(store) == [True]
-    store.prune(before=NOW)
+    store.upkeep.prune(before=NOW)
     run_on(store, 100, 5.0, lane_mask=0b10)
     assert with_corunners(store) == [False]
 
@@ -225,7 +232,7 @@ def test_logs_of_a_job_that_accounting_does_not_know_are_one_run_too(store):
         place = {"uid": 1000 + number // 3, "osts": (ost,)}
         for i in range(20):
             log = a_log(1000 * number + i, jobid=number, start=NOW - 600, **place)
-            store.add_logs([(log, a_profile(numbers={"rate": rate}), b"")])
+            store.runs.add_logs([(log, a_profile(numbers={"rate": rate}), b"")])
     assert [speed.verdict for speed in target_speeds(store, NO_LANES, NOW)] == [UNSURE, UNSURE]
 
 
@@ -342,7 +349,7 @@ def test_a_target_of_lustre_that_another_job_loads_is_not_called_slow(store, str
 def test_programs_of_one_job_are_no_co_runners_for_each_other(store):
     for first_log, exe in enumerate(("/apps/a", "/apps/b")):
         run_on(store, 100, 90e6, osts=(1,), moved=9e9, exe=exe, first_log=first_log)
-    told = store.runs_on_osts(since=0, until=NOW, latest=10)
+    told = store.interference.runs_on_osts(since=0, until=NOW, latest=10)
     assert len(told) == 2
     assert without_corunners(told) == told
 

@@ -194,7 +194,7 @@ def test_the_recorded_logs_resolve_few_runs_and_no_two_of_them_met(tmp_path):
     words = ["history", "ingest", str(REAL_LOGS), "--history", str(history)]
     assert CliRunner().invoke(main, words).exit_code in {0, 1}
     with Store(history, read_only=True) as store:
-        runs = [one for one in map(timeline_of, store.runs()) if one is not None]
+        runs = [one for one in map(timeline_of, store.runs.runs()) if one is not None]
     found = attribute(one_run_a_job(runs))
     assert found.unresolved > found.resolved
     assert (found.too_few, found.coarse, found.observations) == (0, 0, ())

@@ -19,10 +19,10 @@ def count_what_logs_claim(history: Path) -> None:
     """Let Slurm and the servers have counted of each job what its logs say."""
     claims: defaultdict[Job, list[Profile]] = defaultdict(list)
     with Store(history) as store:
-        for run in store.runs():
+        for run in store.runs.runs():
             if run.job is not None:
                 claims[run.job].append(run.profile)
-        store.upsert_jobs(_counted(job, profiles) for job, profiles in claims.items())
+        store.jobs.upsert_jobs(_counted(job, profiles) for job, profiles in claims.items())
 
 
 def _counted(job: Job, profiles: list[Profile]) -> Job:

@@ -65,7 +65,7 @@ class DecidedSite:
         conf = f"WaitPrice={price}\nHoldout={self.holdout}\nTurnsGain={self.turns_gain}\n"
         self.bundle = core_cases.bundle(*known, conf=conf)
         content = core_cases.bundle_bytes(*known, conf=conf)
-        self.store.add_bundle(
+        self.store.models.add_bundle(
             records.Bundle(self.bundle.checksum, None, "/var/lib/sluice/b", self.end, content)
         )
 
@@ -76,8 +76,8 @@ class DecidedSite:
             for meeting in range(meetings):
                 begin = start + meeting * (DAY // meetings)
                 self._meet(begin, is_wrong=day >= self.wrong_from, pattern=self._pattern_of(day))
-        self.store.link_logs()
-        self.store.update_coverage()
+        self.store.jobs.link_logs()
+        self.store.jobs.update_coverage()
 
     def _pattern_of(self, day: int) -> str:
         return "metadata" if day >= self.changed_from else "aw"
@@ -134,7 +134,7 @@ class DecidedSite:
             tasks=1024,
             state="COMPLETED",
         )
-        self.store.upsert_jobs([job])
+        self.store.jobs.upsert_jobs([job])
         log = a_log(
             number,
             jobid=number,
@@ -159,7 +159,7 @@ class DecidedSite:
         profile = a_profile(
             pattern=pattern, confidence=0.95, shares={pattern: 1.0}, numbers=numbers, log_sd=0.1
         )
-        self.store.add_logs([(log, profile, b"")])
+        self.store.runs.add_logs([(log, profile, b"")])
         return number
 
     def _decide(
@@ -192,7 +192,7 @@ class DecidedSite:
             record=record.bytes,
             bundle=self.bundle.checksum,
         )
-        self.store.insert_decisions([made])
+        self.store.decisions.insert_decisions([made])
         return record
 
 

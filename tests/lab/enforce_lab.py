@@ -238,7 +238,7 @@ class EnforceLab(UpAndDown):
         wrote = json.loads(report.read_text()) if report.exists() else None
         decision = self._record(job_id).decision
         with Store(self.sluiced.history, read_only=True) as store:
-            released = [row.reason for row in store.releases(job_id=job_id)]
+            released = [row.reason for row in store.gates.releases(job_id=job_id)]
         return Outcome(
             job_id=job_id,
             name=name,
@@ -263,7 +263,7 @@ class EnforceLab(UpAndDown):
     def _record(self, job_id: int) -> Record:
         """What was decided when the job was submitted."""
         with Store(self.sluiced.history, read_only=True) as store:
-            rows = store.decisions_for_job(job_id)
+            rows = store.decisions.decisions_for_job(job_id)
         return next(Record.parse(row.record) for row in rows if row.joined_by in {"mark", "key"})
 
     def _fall(self, run: Run, shift: float) -> float:
@@ -277,7 +277,7 @@ class EnforceLab(UpAndDown):
         """Node-seconds of each way to run the stream, by the median of a shifted model."""
         record = self._record(run.job(STREAM.name).job_id)
         with Store(self.sluiced.history, read_only=True) as store:
-            stored = store.snapshot(record.snapshot_checksum)
+            stored = store.decisions.snapshot(record.snapshot_checksum)
         content = self._publish(self.place / "shifted.bundle", shift=shift, log_sd=0.0)
         situation = Situation(Bundle.parse(content), Snapshot.parse(stored.content))
         return _costs(

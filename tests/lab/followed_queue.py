@@ -142,8 +142,8 @@ class Follower:
             cluster="lab",
         )
         if latest:
-            self.store.add_snapshot(latest)
-        self.store.insert_decisions([decision_of(record)])
+            self.store.decisions.add_snapshot(latest)
+        self.store.decisions.insert_decisions([decision_of(record)])
         self.ledger.add(record)
 
 

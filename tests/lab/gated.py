@@ -1,6 +1,8 @@
 """Gates on a private Slurm: kinds of job whose tokens are sure, and what Slurm says of both."""
 
+import json
 import time
+from pathlib import Path
 from typing import Any
 
 import made_model
@@ -9,6 +11,8 @@ from plugin_harness import install
 from private_slurm import PrivateSlurm
 from sluiced import Sluiced, wait_for
 
+from sluice.history_db.records import Holder
+from sluice.history_db.store import Store
 from sluice.policies import review
 from sluice.policies.review import Review
 
@@ -119,3 +123,10 @@ def holder_and_waiter(slurm: PrivateSlurm) -> tuple[int, int]:
     waiter = submit(slurm, "heavy", LONG)
     waits(slurm, waiter)
     return holder, waiter
+
+
+def running_sets(history: Path) -> list[tuple[Holder, ...]]:
+    """Return the jobs that ran together, each time that sluiced wrote them down."""
+    with Store(history, read_only=True) as store:
+        rows = store.rows("SELECT content FROM running_sets ORDER BY taken, rowid")
+    return [tuple(Holder(*one) for one in json.loads(content)["holders"]) for (content,) in rows]

@@ -124,12 +124,12 @@ def fill(store: Store, runs: Sequence[Timeline], *, counted: float = 1.0) -> Non
             heatmap=heatmap,
         )
         numbers = a_profile().numbers | {"write_bytes": moved}
-        store.add_logs([(log, a_profile(numbers=numbers), b"")])
+        store.runs.add_logs([(log, a_profile(numbers=numbers), b"")])
         counters = {"write_bytes": round(counted * moved), "read_bytes": 0}
-        store.upsert_jobs(
+        store.jobs.upsert_jobs(
             [a_job(job_id=number, uid=1000, submit=start, start=start, end=end, **counters)]
         )
-    store.link_logs()
+    store.jobs.link_logs()
 
 
 START = 1_700_000_000

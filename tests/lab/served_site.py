@@ -116,7 +116,7 @@ class ServedSite:
             ),
             1,
         ):
-            store.upsert_jobs(
+            store.jobs.upsert_jobs(
                 a_job(
                     cluster=CLUSTER,
                     job_id=100 * number + i,
@@ -130,7 +130,7 @@ class ServedSite:
                 )
                 for i in range(1, 9)
             )
-            store.add_logs(
+            store.runs.add_logs(
                 [
                     (
                         a_log(
@@ -156,31 +156,31 @@ class ServedSite:
                     key=core.application_key(like, "user_name"),
                     label=f"{name} of user {uid}",
                     runs=8,
-                    logs=tuple(store.run_ids(uid=uid)),
+                    logs=tuple(store.runs.run_ids(uid=uid)),
                     id=number,
                 )
             )
-        store.link_logs()
+        store.jobs.link_logs()
         later = {"answered": 0.8, "accuracy_answered": 0.95, "brier": 0.041}
         metrics = {"jobs": 16, "since": self.now - 9 * 86400, "until": self.now - 3600}
-        model = store.add_model(
+        model = store.models.add_model(
             b"", metrics | {"later_jobs": later}, applications, created=self.now
         )
-        store.add_model(b"", metrics | {"later_jobs": later}, [], created=self.now)
+        store.models.add_model(b"", metrics | {"later_jobs": later}, [], created=self.now)
         self._entries, self._model = entries, model
         self.publish(store)
-        store.add_report(a_report(self.now))
+        store.administration.add_report(a_report(self.now))
 
     def publish(self, store: Store) -> bytes:
         """Publish a bundle with the reviews that stand, as sluice-learn does."""
         ruled = standing_reviews(store, self.folder / "reviews.toml")
-        standing = packed(ruled, self.now, store.runs_of_program)
+        standing = packed(ruled, self.now, store.runs.runs_of_program)
         content = core_cases.bundle_bytes(*self._entries, conf=self.policy, reviews=standing)
         path = self.folder / "model.bundle"
         path.write_bytes(content)
         path.chmod(0o640)
         self.bundle = Bundle.parse(content)
-        store.add_bundle(
+        store.models.add_bundle(
             records.Bundle(self.bundle.checksum, self._model, str(path), self.now, content)
         )
         return content
@@ -233,9 +233,11 @@ class ServedSite:
             source="sluiced",
         )
         with Store(self.history) as store:
-            store.add_snapshot(records.Snapshot(snapshot.checksum, 1, self.now, content))
-            store.insert_decisions([replace(decision_of(record), job_id=job_id, joined_by="key")])
-            store.upsert_jobs([job])
+            store.decisions.add_snapshot(records.Snapshot(snapshot.checksum, 1, self.now, content))
+            store.decisions.insert_decisions(
+                [replace(decision_of(record), job_id=job_id, joined_by="key")]
+            )
+            store.jobs.upsert_jobs([job])
         return record
 
     def make_busy(self) -> None:
@@ -243,7 +245,7 @@ class ServedSite:
         for job_id, uid, name in ((501, BOBS, HOSTILE), (502, ANNS, "ensemble")):
             self.decide(job_id, uid=uid, name=name)
         with Store(self.history) as store:
-            store.upsert_jobs(
+            store.jobs.upsert_jobs(
                 a_job(cluster=CLUSTER, job_id=one, submit=self.now, start=self.now, end=None)
                 for one in (501, 502)
             )

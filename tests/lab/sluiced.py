@@ -102,7 +102,7 @@ class Sluiced:
         if not self.history.exists():
             return []
         with Store(self.history) as store:
-            return [job for job in store.all_jobs() if job.end is not None]
+            return [job for job in store.jobs.all_jobs() if job.end is not None]
 
     def joined(self) -> dict[int, dict[str, Any]]:
         return {row["job_id"]: row for row in self.decisions() if row["job_id"] is not None}

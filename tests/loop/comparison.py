@@ -256,7 +256,7 @@ def _live(place: Path, truth: Truth) -> Iterator[tuple[Record, Any]]:
         for run in sorted(truth.contended, key=lambda run: run.job_id):
             seen[run.program] += 1
             if seen[run.program] > LEARNED_AFTER and run.has_log:
-                for row in store.decisions_for_job(run.job_id)[:1]:
+                for row in store.decisions.decisions_for_job(run.job_id)[:1]:
                     yield Record.parse(row.record), truth.logged.get(run.job_id)
 
 

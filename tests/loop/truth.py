@@ -171,13 +171,15 @@ def _ingested(place: Path) -> dict[int, FinishedJob]:
 def _jobs_by_id(history: Path) -> dict[int, FinishedJob]:
     """Return the jobs of a history that have logs."""
     with Store(history, read_only=True) as store:
-        of_log = {run.log_id: run.log.jobid for run in store.runs(store.run_ids(latest=100_000))}
+        of_log = {
+            run.log_id: run.log.jobid for run in store.runs.runs(store.runs.run_ids(latest=100_000))
+        }
         return {of_log[job.logs[0]] or 0: job for job in latest_jobs(store) if job.logs}
 
 
 def _submit_lines(place: Path) -> dict[int, str]:
     with Store(place / "truth.db", read_only=True) as store:
-        return {job.job_id: job.submit_line or "" for job in store.all_jobs()}
+        return {job.job_id: job.submit_line or "" for job in store.jobs.all_jobs()}
 
 
 if __name__ == "__main__":

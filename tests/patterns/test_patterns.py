@@ -135,7 +135,7 @@ def test_a_site_whose_classifier_is_outdated_gets_the_one_that_ships(tmp_path, m
     with Store(tmp_path / "history.db", create=True) as store:
         assert site_classifier(store) is packaged_classifier()
         own = replace(packaged_classifier(), metrics={"logs": 5})
-        store.add_classifier(own.to_bytes(), own.metrics)
+        store.models.add_classifier(own.to_bytes(), own.metrics)
         assert site_classifier(store).metrics == {"logs": 5}
         monkeypatch.setattr("sluice.patterns.classifier.FEATURES", ("other",))
         assert site_classifier(store) is packaged_classifier()

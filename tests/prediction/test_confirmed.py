@@ -47,14 +47,14 @@ def claiming(pattern: str = "aw", **numbers: float) -> Profile:
 
 def keep(store: Store, numbers: range, profile: Profile, **of_the_job) -> None:
     times = [{"start": 10_000 * n, "end": 10_000 * n + 3600} for n in numbers]
-    store.upsert_jobs(
+    store.jobs.upsert_jobs(
         a_job(job_id=n, uid=1000, nodes=2, name="sleep", submit=span["start"], **span, **of_the_job)
         for n, span in zip(numbers, times, strict=True)
     )
-    store.add_logs(
+    store.runs.add_logs(
         [(a_log(n, jobid=n, **span), profile, b"") for n, span in zip(numbers, times, strict=True)]
     )
-    store.link_logs()
+    store.jobs.link_logs()
 
 
 def prediction_of(store: Store):
@@ -104,8 +104,8 @@ def test_the_claims_of_all_logs_of_a_job_are_added_up(store):
         for n in range(1, 5)
         for k in range(3)
     ]
-    store.add_logs(more)
-    store.link_logs()
+    store.runs.add_logs(more)
+    store.jobs.link_logs()
     assert prediction_of(store)[0].evidence == "unconfirmed"
 
 

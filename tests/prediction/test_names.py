@@ -188,9 +188,9 @@ def test_jobs_without_log_or_bytes_are_found_where_others_of_user_and_name_have_
         accounted(7, LIAR, NOW),  # whose log may still come
     ]
     with Store(tmp_path / "history.db", create=True) as store:
-        store.upsert_jobs([*with_log, *silent, *others])
-        store.add_logs([(logged(job), WRITES, b"") for job in with_log])
-        store.link_logs()
+        store.jobs.upsert_jobs([*with_log, *silent, *others])
+        store.runs.add_logs([(logged(job), WRITES, b"") for job in with_log])
+        store.jobs.link_logs()
         past = past_of(store)
         entries = fit(past.jobs, past.silent).table
     assert sorted(job.start for job in past.silent) == [START + HOUR] * 2

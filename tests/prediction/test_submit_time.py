@@ -308,9 +308,9 @@ def site(tmp_path):
 
 def add(store: Store, made) -> None:
     made = list(made)
-    store.upsert_jobs(run.job for run in made)
-    store.add_logs([(run.log, run.profile, b"") for run in made])
-    store.link_logs()
+    store.jobs.upsert_jobs(run.job for run in made)
+    store.runs.add_logs([(run.log, run.profile, b"") for run in made])
+    store.jobs.link_logs()
 
 
 def test_a_worse_model_is_dropped_unless_it_is_forced(site):
@@ -394,7 +394,7 @@ def test_what_production_showed_reaches_the_bundle(site):
 
     published = kept()
     with Store(site.history) as store:
-        store.put_observed_interference(
+        store.interference.put_observed_interference(
             [ObservedInterference("post", "namd", 1, 0.95, 0.05, 0.3, 40, 80, 1, 2)]
         )
     said = site("model", "publish")
@@ -402,7 +402,7 @@ def test_what_production_showed_reaches_the_bundle(site):
     assert kept() > 1.2 * published
     named = json.loads(site("site", "assess", "--json"))["interference_model"]
     with Store(site.history) as store:
-        latest = store.publications()[-1]
+        latest = store.models.publications()[-1]
     assert named["name"] == name_of(latest.path, latest.published_at)
     assert named["basis"] == {"measurements": 0, "production": 1, "left_out": 0}
 

@@ -373,10 +373,10 @@ def test_the_published_bundle_carries_settings_and_the_way_back(trained):
     assert json.loads(bundle.text)["metrics"]["jobs"] == 143
     found = bundle.predict(core.submission({"name": "ior_ws", "uid": 0}))
     with Store(trained / "history.db") as store:
-        kept = store.bundle(bundle.checksum)
+        kept = store.models.bundle(bundle.checksum)
         assert kept is not None
         assert kept.content == (trained / "model.bundle").read_bytes()
-        runs = store.runs_behind(found.application)
+        runs = store.models.runs_behind(found.application)
         assert {run.job.name for run in runs if run.job} == {"ior_ws"}
         assert (trained / "model.bundle").stat().st_mode & 0o777 == 0o640
 
@@ -385,9 +385,9 @@ def test_a_model_is_published_over_a_bundle_of_another_version(trained, tmp_path
     """After an upgrade the latest bundle is one that this version does not read."""
     path = tmp_path / "model.bundle"
     with Store(trained / "history.db") as store:
-        model = store.latest_model()
-        latest = store.latest_bundle()
-        store.add_bundle(replace(latest, checksum=1, path=str(path), content=b"of before"))
+        model = store.models.latest_model()
+        latest = store.models.latest_bundle()
+        store.models.add_bundle(replace(latest, checksum=1, path=str(path), content=b"of before"))
         made = publish(store, model, policy=POLICY, path=path, now=latest.published_at)
     assert path.read_bytes() == made.content != b"of before"
 
@@ -405,7 +405,7 @@ def test_programs_are_told_the_prediction_and_the_evidence_behind_it(trained):
         runner(trained)("predict", "--job-name", "ior_owc", "--user", "0", "--json").stdout
     )
     with Store(trained / "history.db") as store:
-        application = store.application(found["application"])
+        application = store.models.application(found["application"])
     assert (found["pattern"], found["abstains"], found["evidence"]) == ("owc", False, "user_name")
     assert application.label == "ior_owc of user 0"
     assert found["runs"] == 12
@@ -496,7 +496,7 @@ def test_patterns_are_trained_again_from_labels_and_runs_named_anew(trained, tmp
     assert result.exit_code == 0, result.output
     assert "103 labelled, 105 synthesised logs" in result.stdout
     with Store(trained / "history.db") as store:
-        assert store.classifier() == file.read_bytes()
+        assert store.models.classifier() == file.read_bytes()
 
 
 def test_of_too_many_jobs_as_many_of_the_newest_of_each_application_are_taken():

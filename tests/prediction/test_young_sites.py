@@ -82,10 +82,10 @@ def keep(history: Path, runs: list[Ran], *, first: int = 1) -> None:
     """Add runs, numbered from first on."""
     with Store(history, create=True) as store:
         numbered = list(enumerate(runs, first))
-        store.upsert_jobs([accounted(i, ran) for i, ran in numbered if ran.is_accounted])
-        store.add_logs([logged(i, ran) for i, ran in numbered if ran.pattern])
-        store.link_logs()
-        store.update_coverage()
+        store.jobs.upsert_jobs([accounted(i, ran) for i, ran in numbered if ran.is_accounted])
+        store.runs.add_logs([logged(i, ran) for i, ran in numbered if ran.pattern])
+        store.jobs.link_logs()
+        store.jobs.update_coverage()
 
 
 def answers(directory: Path, *commands: tuple[str, ...]) -> dict[tuple[str, ...], tuple[int, str]]:

@@ -105,7 +105,7 @@ def measured(history: Path) -> int:
     """How many co-runs another process has stored so far."""
     try:
         with Store(history, read_only=True) as store:
-            return len(store.coruns([c.id for c in store.calibrations()]))
+            return len(store.interference.coruns([c.id for c in store.interference.calibrations()]))
     except HistoryError:
         return 0  # it is just being made
 
@@ -196,7 +196,7 @@ def test_a_target_that_is_gone_is_named(place):
 def test_what_no_calibration_can_mean_is_wrong_usage(sluice, tmp_path, words, reason):
     assert reason in sluice("site", "calibrate", "run", *words, code=2)
     with Store(tmp_path / "history.db", create=True) as store:
-        assert store.calibrations() == []
+        assert store.interference.calibrations() == []
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_what_no_calibration_can_mean_is_wrong_usage(sluice, tmp_path, words, re
 def test_what_cannot_be_measured_is_refused_with_the_reason(sluice, tmp_path, words, reason):
     assert reason in sluice("site", "calibrate", "run", *words, code=1)
     with Store(tmp_path / "history.db", create=True) as store:
-        assert store.calibrations() == []
+        assert store.interference.calibrations() == []
 
 
 def test_a_probe_takes_as_many_processes_and_patterns_as_are_let_through(program):
@@ -242,7 +242,7 @@ def test_a_calibration_that_cannot_go_on_keeps_no_other_from_it(sluice, place, t
     assert "go on with `sluice site calibrate resume 1`" in sluice(*words, "1", code=1)
     assert "calibration 3: not in" in sluice(*words, "3", code=1)
     with Store(tmp_path / "history.db") as store:
-        store.finish_calibration(1)
+        store.interference.finish_calibration(1)
     assert "calibration 1: is finished" in sluice(*words, "1", code=1)
 
 

@@ -108,7 +108,7 @@ def test_a_stopped_calibration_writes_no_more_and_can_be_resumed(
     assert number == signal.SIGKILL or "go on with `sluice site calibrate resume`" in complaint
     assert wait_until(lambda: not list(place.iterdir()))
     with Store(history) as store:
-        (calibration,) = store.calibrations()
+        (calibration,) = store.interference.calibrations()
         assert not calibration.finished
         assert Session.resume(store, calibration, probe=str(program)).measured == []
 
@@ -156,13 +156,13 @@ def test_less_time_is_left_the_more_is_measured_and_never_more_than_the_budget(t
 def test_a_target_that_lies_on_another_file_system_is_not_gone_on_with(tmp_path, place):
     with Store(tmp_path / "history.db", create=True) as store:
         Session.begin(store, settings_for(place), site="here", probe="probe")
-        (calibration,) = store.calibrations()
+        (calibration,) = store.interference.calibrations()
         assert Session.resume(store, calibration, probe="probe").settings == settings_for(place)
         facts = {FILE_SYSTEMS: {str(place): "lustre mgs:/scratch"}}
         settings = calibration.settings | facts
-        store.add_calibration(created=0, site="here", settings=settings)
+        store.interference.add_calibration(created=0, site="here", settings=settings)
         with pytest.raises(CalibrationError, match="was on lustre mgs:/scratch when"):
-            Session.resume(store, store.calibrations()[-1], probe="probe")
+            Session.resume(store, store.interference.calibrations()[-1], probe="probe")
         place.rmdir()
         with pytest.raises(CalibrationError, match="No such file or directory; repair that"):
             Session.resume(store, calibration, probe="probe")
@@ -173,6 +173,6 @@ def test_two_do_not_measure_on_one_target_at_once(tmp_path, place):
     with claimed([Target("a", (place, place))]), history as store:
         with pytest.raises(CalibrationError, match="somebody measures there just now"):
             Session.begin(store, settings_for(place), site="here", probe="probe")
-        assert store.calibrations() == []
+        assert store.interference.calibrations() == []
     with claimed([Target("b", (place,))]):
         pass

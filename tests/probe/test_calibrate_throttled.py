@@ -40,7 +40,7 @@ def test_a_throttled_target_is_filled_by_one_stream_and_serves_first_come_first_
         measured = calibration(
             store, program, [target], (), timing=Timing(), budget=BUDGET, rounds=3
         )
-        assert measured == store.coruns([1])
+        assert measured == store.interference.coruns([1])
     with capsys.disabled():
         print(*stations(measured), sep="\n")
     for found, limit in zip(stations(measured), (LIMITS.bandwidth, LIMITS.operations), strict=True):

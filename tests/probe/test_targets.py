@@ -38,7 +38,7 @@ def sluice(program, tmp_path, monkeypatch):
 def keep(tmp_path, rates):
     now = int(time.time())
     with Store(tmp_path / "history.db", create=True) as store:
-        store.add_target_probes(
+        store.interference.add_target_probes(
             TargetProbe(name, "aw:1M:2", now - i, rate)
             for name, rate in rates.items()
             for i in range(5)

@@ -50,9 +50,9 @@ def store(tmp_path):
 
 
 def fill(store, made, *, with_accounting=True):
-    store.add_logs([(run.log, run.profile, b"") for run in made])
+    store.runs.add_logs([(run.log, run.profile, b"") for run in made])
     if with_accounting:
-        store.upsert_jobs([run.job for run in made])
+        store.jobs.upsert_jobs([run.job for run in made])
 
 
 @pytest.mark.parametrize("with_accounting", [True, False])
@@ -62,7 +62,7 @@ def test_each_job_gets_the_profile_of_its_own_log(store, made, with_accounting):
     profiles, known = profiles_of(store, work)
     assert known.all()
     by_id = {run.job.job_id: run for run in made}
-    alone = {job.start: job.profile for job in undisturbed(finished_jobs(store.runs()))}
+    alone = {job.start: job.profile for job in undisturbed(finished_jobs(store.runs.runs()))}
     for row in range(len(work.rows)):
         run = by_id[int(work.trace.job_id[work.rows[row]])]
         kind = profiles.kinds[profiles.kind[row]]
@@ -116,9 +116,9 @@ def test_a_history_is_replayed_with_the_profiles_that_it_holds(tmp_path, made, g
     path = tmp_path / "history.db"
     with Store(path, create=True) as store:
         fill(store, made[::2])
-        store.upsert_jobs([run.job for run in made])
-        store.link_logs()
-        store.update_coverage()
+        store.jobs.upsert_jobs([run.job for run in made])
+        store.jobs.link_logs()
+        store.jobs.update_coverage()
     arguments = ["site", "replay", str(path), "--policy", "two-groups", *given]
     covered, said = CliRunner().invoke(main, arguments).stdout.splitlines()[:2]
     others = "are drawn, 50% of them I/O-heavy (mix `checkpointing`)" if given else "do no I/O"
@@ -146,10 +146,10 @@ def test_another_trace_takes_its_profiles_from_a_history_by_name(tmp_path, made)
 def test_a_measured_mix_draws_runs_of_about_the_same_size(store, made):
     """In proportion to the nodes, the same ones for the same seed."""
     fill(store, made)
-    store.link_logs()
+    store.jobs.link_logs()
     work = make_replayable(generate(400, slots=4096, load=0.7, seed=2), one_pool(4096))
     drawn = measured_profiles(store, work.workload, seed=1)
-    alone = undisturbed(finished_jobs(store.runs()))
+    alone = undisturbed(finished_jobs(store.runs.runs()))
     shares = {run.profile.numbers.get("io_share", 0.0) for run in alone}
     assert set(drawn.io_share.tolist()) <= shares
     assert len(set(drawn.kind.tolist())) > 1
@@ -173,7 +173,7 @@ def test_a_replay_draws_from_the_history_that_it_is_given(tmp_path, made):
     path = tmp_path / "history.db"
     with Store(path, create=True) as store:
         fill(store, made)
-        store.link_logs()
+        store.jobs.link_logs()
     scenario = tmp_path / "scenario.toml"
     scenario.write_text("[mix]\nname = 'measured'\n")
     arguments = ["site", "replay", "--generate", "200", "--scenario", str(scenario)]

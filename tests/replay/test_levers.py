@@ -33,10 +33,10 @@ def history(tmp_path_factory):
 def filled(path, starts):
     times = {number: {"start": start, "end": start + 3600} for number, start in starts.items()}
     with Store(path, create=True) as store:
-        store.upsert_jobs([job(number, **when) for number, when in times.items()])
+        store.jobs.upsert_jobs([job(number, **when) for number, when in times.items()])
         profile = a_profile(pattern="aw", numbers=NUMBERS)
         logs = [a_log(number, jobid=number, **when) for number, when in times.items()]
-        store.add_logs([(log, profile, b"") for log in logs])
+        store.runs.add_logs([(log, profile, b"") for log in logs])
     return path
 
 
@@ -90,7 +90,7 @@ def test_jobs_of_several_clusters_are_not_replayed_and_that_is_said(history, tmp
     other = tmp_path / "other.db"
     other.write_bytes(history.read_bytes())
     with Store(other) as store:
-        store.upsert_jobs([job(1, start=1_000_000, end=1_000_600, cluster="second")])
+        store.jobs.upsert_jobs([job(1, start=1_000_000, end=1_000_600, cluster="second")])
     said = ask(other, "--bandwidth", "1G", "--draws", "0")
     assert "What levers would bring is not known" in said
 

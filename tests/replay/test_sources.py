@@ -81,7 +81,7 @@ def history(path):
             user="bob", state="CANCELLED", **common),
     ]  # fmt: skip
     with Store(path, create=True) as store:
-        store.upsert_jobs(jobs)
+        store.jobs.upsert_jobs(jobs)
 
 
 @pytest.mark.parametrize("kind", ["sacct", "sacct-json", "sacct-json 23.02", "csv", "history"])

@@ -158,7 +158,11 @@ def test_a_viewer_changes_nothing_by_any_form_there_is(served):
         assert answer.status_code == 403
         assert "Only operators" in answer.text
     with Store(served.history, read_only=True) as store:
-        assert (store.reviews(), store.audit(), store.model_in_use()) == ([], [], 1)
+        assert (
+            store.administration.reviews(),
+            store.administration.audit(),
+            store.models.model_in_use(),
+        ) == ([], [], 1)
 
 
 @pytest.mark.parametrize(
@@ -285,7 +289,7 @@ def test_what_could_not_be_computed_names_nobody_to_who_sees_a_part(served, monk
 def test_a_comment_that_may_name_others_is_for_who_sees_all(served):
     review = Review("ignore", Selector(uid=BOBS), comment="for ann's sake", by=ANN, made_at=1)
     with Store(served.history) as store:
-        store.add_review(StoredReview(review.name, "command", 1, review.to_json()))
+        store.administration.add_review(StoredReview(review.name, "command", 1, review.to_json()))
     client = served.app().test_client()
 
     def told() -> list[str]:

@@ -150,7 +150,7 @@ def test_reviews_go_the_same_way_and_roles_are_checked_behind_the_socket(served)
         asked = Asked(page, user, is_operator, {"number": "1"}, form)
         assert asked_as(SPEAKER, served, asked).get("status") == status
     with Store(served.history, read_only=True) as store:
-        [entry] = store.audit()
+        [entry] = store.administration.audit()
     assert entry.uid == pwd.getpwnam(ANN).pw_uid
 
 

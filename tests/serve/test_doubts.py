@@ -94,7 +94,7 @@ def test_a_pair_that_production_showed_is_in_doubt_no_more(tmp_path):
     assert found[pair]["alongside"]["program"] == "wide"
     assert found[pair]["node_hours"] > 0
     with Store(history) as store:
-        store.put_observed_interference([seen("stream", "wide")])
+        store.interference.put_observed_interference([seen("stream", "wide")])
         rest = computed(store, core.default_config(), NOW)["doubts"]
     assert {(row["kind"], row["program"]) for row in rest} == {
         (kind, program) for kind, _, program in found
@@ -193,7 +193,7 @@ def test_who_is_near_a_budget_is_named_at_once(served):
     served.conf.write_text(served.conf.read_text() + "UserBudget=10000\nAccountBudget=10000\n")
     hour = served.now // 3600 * 3600
     with Store(served.history) as store:
-        store.add_io_waits(
+        store.gates.add_io_waits(
             [
                 IoWait("lab", hour, ANNS, "physics", 7000.0),
                 IoWait("lab", hour, BOBS, "physics", 2000.0),
@@ -208,7 +208,7 @@ def test_who_is_near_a_budget_is_named_at_once(served):
 
     assert near() == [(None, "physics", 9000.0)]
     with Store(served.history) as store:
-        store.add_io_waits([IoWait("lab", hour, ANNS, "", 1000.0)])
+        store.gates.add_io_waits([IoWait("lab", hour, ANNS, "", 1000.0)])
     assert near() == [(None, "physics", 9000.0), (ANNS, None, 8000.0)]
     assert "account physics: waited 2 h 30 min" in get(served, "/programs").text
     page = get(served, "/programs").text

@@ -28,8 +28,8 @@ def served(tmp_path):
         site.bundle = Bundle.read(tmp_path / "model.bundle")
         site.make_busy()
         with Store(site.history) as store:
-            runs = list(store.runs(store.run_ids(uid=BOBS)))
-            store.upsert_jobs(
+            runs = list(store.runs.runs(store.runs.run_ids(uid=BOBS)))
+            store.jobs.upsert_jobs(
                 a_job(
                     cluster=CLUSTER,
                     job_id=9000 + number,
@@ -42,7 +42,7 @@ def served(tmp_path):
                 )
                 for number, _ in enumerate(runs)
             )
-            store.add_logs(
+            store.runs.add_logs(
                 [
                     (
                         replace(
@@ -59,7 +59,7 @@ def served(tmp_path):
                     for number, run in enumerate(runs)
                 ]
             )
-            store.link_logs()
+            store.jobs.link_logs()
         command(site, "train", "--force", "--publish")
         yield site
 

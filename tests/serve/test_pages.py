@@ -237,7 +237,7 @@ def test_a_model_has_its_card_alongside_the_one_in_use(ask):
 def test_the_audit_says_who_changed_what_and_is_searched(served, ask, monkeypatch):
     now = served.now
     with Store(served.history) as store:
-        store.add_audit(
+        store.administration.add_audit(
             [
                 AuditEntry(now - 90000, 1, "lab", "Mode", "observe", "advise", HOSTILE),
                 AuditEntry(now - 60, None, "lab", "switch", "on", "off", "found /run/off"),

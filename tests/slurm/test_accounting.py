@@ -81,7 +81,7 @@ def test_records_of_a_real_controller_find_their_jobs_by_what_sacct_prints(slurm
     broken: list[tuple[int, str]] = []
     with Store(tmp_path / "history.db", create=True) as store:
         records = [Record.parse(record) for record in drain(files.socket)]
-        store.insert_decisions([decision_of(record) for record in records])
+        store.decisions.insert_decisions([decision_of(record) for record in records])
         summary = add_accounting(
             store,
             rows.splitlines(keepends=True),
@@ -91,8 +91,8 @@ def test_records_of_a_real_controller_find_their_jobs_by_what_sacct_prints(slurm
             report=lambda number, reason: broken.append((number, reason)),
             join=partial(join_late, store, now=time.time() + 2 * HOPE),
         )
-        found = [store.decision(*record.key).job_id for record in records]
-        jobs = store.all_jobs()
+        found = [store.decisions.decision(*record.key).job_id for record in records]
+        jobs = store.jobs.all_jobs()
     assert not broken
     assert (summary.joined, found) == (len(LINES), submitted)
     assert [job.array_job for job in jobs].count(submitted[4]) == 3
@@ -141,7 +141,7 @@ def test_no_text_that_users_write_makes_a_job(slurm, tmp_path, monkeypatch):
     follower = Follower((), workers=1, now=time.time(), report=said.append)
     with Store(tmp_path / "history.db", create=True) as store:
         follower.ask_sacct(store, time.time())
-        jobs = {job.job_id: job for job in store.all_jobs()}
+        jobs = {job.job_id: job for job in store.jobs.all_jobs()}
     assert len(submitted) > len(WRITTEN_BY_USERS) / 2
     assert jobs.keys() >= set(submitted)
     assert not jobs.keys() & {4711, 4712}

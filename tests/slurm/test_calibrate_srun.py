@@ -46,7 +46,7 @@ def test_a_calibration_through_srun_measures_and_leaves_nothing(
 
     answer = json.loads(done.stdout)
     with Store(history, read_only=True) as store:
-        coruns = store.coruns([answer["calibration"]])
+        coruns = store.interference.coruns([answer["calibration"]])
     assert len(coruns) == answer["measured"] >= 1
     for corun in coruns:
         assert len(corun.alone) == len(corun.together) == 2

@@ -317,12 +317,12 @@ def test_decisions_without_a_job_are_named_where_they_are_many(small_site):
         for i in range(60)
     ]  # fmt: skip
     with Store(path, create=True) as store:
-        store.insert_decisions(rows)
+        store.decisions.insert_decisions(rows)
     found = {row.topic: row for row in checks.history(small_site)}
     assert "30 of 60 decisions of the last hour found no job" in found["decisions"].text
     with Store(path) as store:
         for row in rows:
-            store.join_decisions(
+            store.decisions.join_decisions(
                 [(row.boot, row.number, None, "tie")]
             )  # those are joined as far as they can be
     assert {row.topic for row in checks.history(small_site)} == {"history"}

@@ -26,6 +26,7 @@ from gated import (
     licenses,
     reservations,
     running,
+    running_sets,
     settle,
     submit,
     used,
@@ -85,7 +86,7 @@ def sluiced(slurm: PrivateSlurm, files: PluginFiles) -> Iterator[Sluiced]:
 
 def releases(daemon: Sluiced) -> list[tuple[int, str]]:
     with Store(daemon.history, read_only=True) as store:
-        return [(row.job_id, row.reason) for row in store.releases()]
+        return [(row.job_id, row.reason) for row in store.gates.releases()]
 
 
 # What gates do
@@ -132,8 +133,7 @@ def test_an_array_goes_through_the_gate_task_by_task(sluiced, slurm):
     array = submit(slurm, "heavy", "--array=0-2", SHORT)
     ended = wait_for(lambda: states(slurm, array) == {"COMPLETED"})
     assert ended
-    with Store(sluiced.history, read_only=True) as store:
-        assert max(len(row.holders) for row in store.running_sets()) == 1
+    assert max(map(len, running_sets(sluiced.history))) == 1
 
 
 def states(slurm: PrivateSlurm, array: int) -> set[str]:
@@ -240,15 +240,14 @@ def assert_sound(daemon: Sluiced, kinds: dict[int, str], policy: str = "") -> in
     }
     largest = 0
     let_go = {job for job, reason in releases(daemon) if reason == "sharing"}
-    with Store(daemon.history, read_only=True) as store:
-        for row in store.running_sets():
-            holders = [holder for holder in row.holders if holder.job_id not in let_go]
-            members = [pressures[kinds[holder.job_id]] for holder in holders]
-            for i, victim in enumerate(members):
-                if holders[i].klass:
-                    others = members[:i] + members[i + 1 :]
-                    assert slowdown(victim, others, model) <= model.policy.tolerance * (1 + 1e-9)
-            largest = max(largest, len(members))
+    for together in running_sets(daemon.history):
+        holders = [holder for holder in together if holder.job_id not in let_go]
+        members = [pressures[kinds[holder.job_id]] for holder in holders]
+        for i, victim in enumerate(members):
+            if holders[i].klass:
+                others = members[:i] + members[i + 1 :]
+                assert slowdown(victim, others, model) <= model.policy.tolerance * (1 + 1e-9)
+        largest = max(largest, len(members))
     return largest
 
 
@@ -308,8 +307,8 @@ def test_a_job_that_had_better_share_does_not_wait_at_the_gate(sluiced, slurm):
     again = sluiced.sluice("why", str(sharer), "--replay")["decided_again"]
     assert [row["decision"]["reason"] for row in again] == ["sharing_cheapest"]
     with Store(sluiced.history, read_only=True) as store:
-        [second] = store.second_decisions(sharer, since=0)
-        assert store.snapshot(second.snapshot) is not None
+        [second] = store.decisions.second_decisions(sharer, since=0)
+        assert store.decisions.snapshot(second.snapshot) is not None
     story = sluiced.command("why", str(sharer))
     assert "Near its start" in story
     assert f"tokens taken off ({STREAM})" in story
@@ -322,7 +321,7 @@ def test_several_that_had_better_share_go_one_after_the_other(sluiced, slurm):
     jobs = [submit(slurm, "heavy", LONG) for _ in range(5)]
     running(slurm, *jobs)
     with Store(sluiced.history, read_only=True) as store:
-        rows = store.releases()
+        rows = store.gates.releases()
     assert {row.reason for row in rows} == {"sharing"}
     assert len(rows) >= 3
 

@@ -39,5 +39,5 @@ def test_each_cluster_finds_its_own_jobs_though_numbers_and_names_are_the_same(
             daemon.stop()
     assert jobs["east"] == jobs["west"]
     with Store(history, read_only=True) as store:
-        found = store.jobs_with_id(jobs["east"])
+        found = store.jobs.jobs_with_id(jobs["east"])
     assert sorted(job.cluster for job in found) == ["east", "west"]

@@ -69,7 +69,7 @@ def sluiced(slurm: PrivateSlurm, files: PluginFiles) -> Iterator[Sluiced]:
 
 def releases(daemon: Sluiced) -> dict[int, str]:
     with Store(daemon.history, read_only=True) as store:
-        return {row.job_id: row.reason for row in store.releases()}
+        return {row.job_id: row.reason for row in store.gates.releases()}
 
 
 def holder_and_waiter(slurm: PrivateSlurm) -> tuple[int, int]:
@@ -145,7 +145,7 @@ def test_a_user_whose_jobs_waited_for_the_budget_waits_no_more_even_after_a_rest
     assert sluiced.stop() == 0
     sluiced.start()
     with Store(sluiced.history, read_only=True) as store:
-        rows = store.io_waits()
+        rows = store.gates.io_waits()
     assert {row.uid for row in rows} == {0}
     assert sum(row.seconds for row in rows) >= 4
     wait_for(lambda: set(leases(slurm)) == set(TOKENS))
@@ -176,8 +176,8 @@ def test_the_lot_leaves_jobs_alone_and_history_why_and_report_show_it(sluiced, s
     holder = submit(slurm, "heavy", "--hold", LONG)
     content = sluiced.files.bundle.read_bytes()
     with Store(sluiced.history) as store:
-        store.add_model(b"", {}, [], created=loaded.created)
-        store.add_bundle(
+        store.models.add_model(b"", {}, [], created=loaded.created)
+        store.models.add_bundle(
             StoredBundle(loaded.checksum, 1, str(sluiced.files.bundle), loaded.created, content)
         )
     jobs = [
@@ -213,7 +213,7 @@ def test_the_lot_leaves_jobs_alone_and_history_why_and_report_show_it(sluiced, s
 
 def grant_of(daemon: Sluiced, job: int) -> str:
     with Store(daemon.history, read_only=True) as store:
-        rows = store.decisions_for_job(job)
+        rows = store.decisions.decisions_for_job(job)
     grants = {str(Record.parse(row.record).grant.outcome) for row in rows if not row.is_second}
     assert len(grants) == 1
     return grants.pop()

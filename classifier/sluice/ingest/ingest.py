@@ -105,8 +105,8 @@ def ingest(
         _keep(store, batch, summary)
         _tell(batch, quarantined)
         advance(len(batch))
-    store.link_logs()
-    store.update_coverage()
+    store.jobs.link_logs()
+    store.jobs.update_coverage()
     return summary
 
 
@@ -131,14 +131,14 @@ def ingest_checked(
         for batch in _batches(_checked(store, result, now) for result in results):
             _keep(store, batch, summary)
             _tell(batch, quarantined)
-    store.give_up_waiting(now=now)
-    store.link_logs()
-    store.update_coverage()
+    store.jobs.give_up_waiting(now=now)
+    store.jobs.link_logs()
+    store.jobs.update_coverage()
     return summary
 
 
 def _believable(store: Store, now: float) -> Iterator[Path]:
-    return (Path(path) for path in store.believable_logs(AT_ONCE, now=now))
+    return (Path(path) for path in store.jobs.believable_logs(AT_ONCE, now=now))
 
 
 def _batches(results: Iterator[Result]) -> Iterator[list[Result]]:
@@ -149,7 +149,7 @@ def _batches(results: Iterator[Result]) -> Iterator[list[Result]]:
 def _checked(store: Store, result: Reading | Failure, now: float) -> Result:
     if isinstance(result, Failure):
         return result
-    found = doubt(result, store.jobs_with_id(result.log.jobid or 0), now=now)
+    found = doubt(result, store.jobs.jobs_with_id(result.log.jobid or 0), now=now)
     return result if found is None else Unbelieved(result, found)
 
 
@@ -204,7 +204,7 @@ def _unknown(
     What is in quarantine is looked at again where it is worth it: told path and reason.
     """
     while batch := [_Found(path, _key(path)) for path in islice(paths, BATCH)]:
-        known = store.known_files(found.key for found in batch)
+        known = store.runs.known_files(found.key for found in batch)
         for found in batch:
             reason = known.get(found.key)
             if found.key not in known or (reason is not None and worth_it(found.path, reason)):
@@ -236,7 +236,7 @@ def _again(*, retry: bool) -> Callable[[Path, str], bool]:
 
 
 def _keep(store: Store, results: Sequence[Result], summary: Summary) -> None:
-    added = store.add_logs([_entry(result) for result in results])
+    added = store.runs.add_logs([_entry(result) for result in results])
     for result, is_new in zip(results, added, strict=True):
         failure = _failure(result)
         if failure is not None:

@@ -356,7 +356,7 @@ def application_of(job: FinishedJob) -> Application:
 
 def programs_of(store: Store) -> dict[int, str]:
     """Return the program of each log, by its id: what production knows applications by."""
-    return {log: program_name(command) for log, command, _ in store.commands()}
+    return {log: program_name(command) for log, command, _ in store.runs.commands()}
 
 
 def node_seconds(job: FinishedJob) -> float:

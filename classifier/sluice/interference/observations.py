@@ -140,7 +140,7 @@ def nearest(
 
 def has_rates(store: Store, calibration: Calibration) -> bool:
     """Return whether it measured what programs keep; delta-graphs do not, nor one stopped early."""
-    return bool(valid(store.coruns([calibration.id])))
+    return bool(valid(store.interference.coruns([calibration.id])))
 
 
 def site_coruns(store: Store) -> list[CoRun]:
@@ -148,10 +148,10 @@ def site_coruns(store: Store) -> list[CoRun]:
 
     That is the one of which a calibration last found what the interference model can learn.
     """
-    known = store.calibrations()
+    known = store.interference.calibrations()
     for latest in reversed(known):
-        if of_writers(store.coruns([latest.id])):
-            return store.coruns([one.id for one in known if one.site == latest.site])
+        if of_writers(store.interference.coruns([latest.id])):
+            return store.interference.coruns([one.id for one in known if one.site == latest.site])
     return []
 
 

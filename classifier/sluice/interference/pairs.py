@@ -137,7 +137,7 @@ def _applications(
     known = latest_undisturbed(store) if jobs is None else jobs
     of_log = {log: job for job in known if job.is_confirmed for log in job.logs}
     by_name: dict[str, dict[tuple[int, ...], FinishedJob]] = defaultdict(dict)
-    for log, command, _ in store.commands():
+    for log, command, _ in store.runs.commands():
         if (name := program_name(command)) in names and log in of_log:
             by_name[name][of_log[log].logs] = of_log[log]
     found = {}
@@ -171,7 +171,7 @@ class SiteEvidence:
 
 def site_evidence(store: Store, *, jobs: Sequence[FinishedJob] | None = None) -> SiteEvidence:
     """Return it; jobs: the latest undisturbed ones, where they were read already."""
-    pairs = pooled(store.observed_interference())
+    pairs = pooled(store.interference.observed_interference())
     coruns = site_coruns(store)
     return SiteEvidence(
         measured=of_writers(coruns),

@@ -39,13 +39,13 @@ class Learned:
 def learn_pairs(store: Store, jobs: Iterable[FinishedJob], *, since: int, now: int) -> Learned:
     """Compare the confirmed ones of these jobs since a time (UTC seconds), and store the pairs."""
     logs = [log for job in jobs if job.is_confirmed and job.start >= since for log in job.logs]
-    found = [timeline_of(run) for run in store.runs(logs)]
+    found = [timeline_of(run) for run in store.runs.runs(logs)]
     timelines = [one for one in found if one is not None]
     runs = one_run_a_job(timelines)
     runs.sort(key=lambda one: (one.start, one.application, one.job or 0, one.end))
     alongside, unlogged = _load_without_logs(store, runs)
     findings = attribute(runs, alongside=alongside)
-    store.put_observed_interference(_observed(runs, findings, now))
+    store.interference.put_observed_interference(_observed(runs, findings, now))
     return Learned(findings, len(timelines), len(found) - len(timelines), unlogged)
 
 
@@ -55,7 +55,7 @@ def _load_without_logs(store: Store, runs: Sequence[Timeline]) -> tuple[list[Tim
         return [], 0
     start, end = min(one.start for one in runs), max(one.end for one in runs)
     logged = {one.job for one in runs}
-    jobs = [one for one in store.unlogged_jobs_during(start, end) if one.job_id not in logged]
+    jobs = [one for one in store.jobs.unlogged_jobs_during(start, end) if one.job_id not in logged]
     return [load_of_jobs(jobs, start, end)] if jobs else [], len(jobs)
 
 

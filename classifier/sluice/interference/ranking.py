@@ -22,18 +22,18 @@ Application = tuple[int, str]
 
 def refresh(store: Store, advance: Callable[[], None] = lambda: None) -> None:
     """Add up the weeks that changed; `advance` is called after each. Raises HistoryError."""
-    weeks = store.stale_weeks()
+    weeks = store.rankings.stale_weeks()
     for week in weeks:
-        store.put_week(week, totals_of(store, week))
+        store.rankings.put_week(week, totals_of(store, week))
         advance()
     if weeks:
-        store.put_totals()
+        store.rankings.put_totals()
 
 
 def totals_of(store: Store, week: int) -> list[Total]:
     sums: dict[Application, list[float]] = defaultdict(lambda: [0.0] * 4)
     users: dict[int, str] = {}
-    for row in store.sums_of_week(week):
+    for row in store.rankings.sums_of_week(week):
         values = sums[row.uid, application_name(row.name, row.exe)]
         if row.user:
             users[row.uid] = row.user

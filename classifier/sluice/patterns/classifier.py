@@ -250,7 +250,7 @@ def packaged_classifier() -> PatternClassifier:
 
 def site_classifier(store: Store) -> PatternClassifier:
     """Return the classifier that a site trained last, else the one that ships."""
-    content = store.classifier()
+    content = store.models.classifier()
     if content is None:
         return packaged_classifier()
     try:

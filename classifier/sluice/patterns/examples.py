@@ -140,10 +140,10 @@ def synthesised_examples(count: int) -> list[Example]:
 
 def history_examples(store: Store, *, weak_labels: bool) -> list[Example]:
     """Return the labelled logs of a history, and if wished others that the rules are sure of."""
-    labels = {label.log_id: label for label in store.labels()}
+    labels = {label.log_id: label for label in store.runs.labels()}
     width = 4 * len(FEATURES)  # runs that another version measured have others
     examples, weak = [], Counter[str]()
-    for run in store.runs():
+    for run in store.runs.runs():
         if len(run.features) != width:
             continue
         features = np.frombuffer(run.features, dtype="<f4").astype(np.float32)

@@ -183,10 +183,10 @@ def train_site_patterns(store: Store, *, weak_labels: bool = False) -> PatternCl
     """
     width = 4 * len(FEATURES)  # runs that another version measured have others
     classifier = train_patterns(history_examples(store, weak_labels=weak_labels))
-    store.add_classifier(classifier.to_bytes(), classifier.metrics)
-    store.replace_patterns(
+    store.models.add_classifier(classifier.to_bytes(), classifier.metrics)
+    store.runs.replace_patterns(
         (run.log_id, reclassified(run.profile, run.features, classifier))
-        for run in store.runs()
+        for run in store.runs.runs()
         if len(run.features) == width
     )
     return classifier

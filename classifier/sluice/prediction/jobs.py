@@ -223,7 +223,7 @@ def latest_jobs(
     store: Store, submissions: Submissions | None = None, *, latest: int = LATEST_RUNS
 ) -> list[FinishedJob]:
     """Return the jobs of the newest logs, the oldest job first."""
-    return finished_jobs(store.runs(store.run_ids(latest=latest)), submissions)
+    return finished_jobs(store.runs.runs(store.runs.run_ids(latest=latest)), submissions)
 
 
 def _still_runs(job: Job | None, now: int) -> bool:
@@ -340,7 +340,7 @@ LOG_SD = 1.0  # of ln w: nothing is known of chunks, flushes and files
 
 def unlogged_jobs(store: Store, submissions: Submissions, *, latest: int) -> list[FinishedJob]:
     """Return the latest jobs that have no log but whose I/O was counted, the oldest first."""
-    return [_described(job, submissions) for job in store.unlogged_jobs(latest)]
+    return [_described(job, submissions) for job in store.jobs.unlogged_jobs(latest)]
 
 
 def silent_jobs(
@@ -355,7 +355,7 @@ def silent_jobs(
     until = max((job.end for job in logged), default=0)
     return [
         _described(job, submissions)
-        for job in store.jobs_without_log(latest)
+        for job in store.jobs.jobs_without_log(latest)
         if (job.end or 0) <= until
         and (job.write_bytes or 0) + (job.read_bytes or 0) < SIGNIFICANT_BYTES
         and job.uid is not None

@@ -118,7 +118,7 @@ def standing_reviews(store: Store, file: Path | None) -> list[Review]:
     """
     made = [
         Review.from_json(one.content)
-        for one in store.reviews()
+        for one in store.administration.reviews()
         if one.undone_at is None and one.source != review.FILE
     ]
     in_file = review.read_file(file) if file is not None and file.exists() else []
@@ -130,19 +130,19 @@ def _note_file(store: Store, reviews: Iterable[Review], now: int) -> None:
     in_file = [one for one in reviews if one.by == review.FILE]
     known = {
         one.name: one
-        for one in store.reviews()
+        for one in store.administration.reviews()
         if one.undone_at is None and one.source == review.FILE
     }
     changed: list[tuple[Review, bool]] = []
     """What is new in the file (False), or gone from it."""
     for one in in_file:
         if known.pop(one.name, None) is None:
-            store.add_review(StoredReview(one.name, review.FILE, now, one.to_json()))
+            store.administration.add_review(StoredReview(one.name, review.FILE, now, one.to_json()))
             changed.append((one, False))
     for name, gone in known.items():
-        store.undo_review(name, review.FILE, now)
+        store.administration.undo_review(name, review.FILE, now)
         changed.append((Review.from_json(gone.content), True))
-    store.add_audit(
+    store.administration.add_audit(
         AuditEntry.of_review(now, None, one.name, one.summary, "by file", is_undone=is_undone)
         for one, is_undone in changed
     )
@@ -176,7 +176,7 @@ def packer(
         policy=policy,
         text=json.dumps(text | {"interference": interference_from or {}}),
         interference=interference,
-        reviews=review.packed(reviews, now, store.runs_of_program),
+        reviews=review.packed(reviews, now, store.runs.runs_of_program),
     )
 
 
@@ -199,7 +199,7 @@ def publish(
     """
     packed = packer(store, model, policy=policy, now=now, reviews=reviews, **parts)
     _note_file(store, reviews, now)
-    latest = store.latest_bundle()
+    latest = store.models.latest_bundle()
     if latest is not None:
         now = max(now, latest.published_at + 1)  # its name tells bundles of one second apart
     if latest is not None and latest.path == str(path.absolute()):
@@ -215,9 +215,9 @@ def publish(
         published_at=now,
         content=content,
     )
-    store.add_bundle(bundle)  # first: a bundle in use that nobody can explain would be worse
+    store.models.add_bundle(bundle)  # first: a bundle in use that nobody can explain would be worse
     write_atomically(path, content)
-    store.prune_models(KEPT_MODELS)
+    store.models.prune_models(KEPT_MODELS)
     return bundle
 
 
@@ -265,7 +265,7 @@ def renew(store: Store, *, now: int, force: bool = False, past: Past | None = No
     """
     past = past or past_of(store)
     digest = digest_of(past)
-    latest = store.latest_model()
+    latest = store.models.latest_model()
     if latest is not None and latest.metrics.get(LEARNED_FROM) == digest:
         return _as_it_is(latest, is_known=True)
     in_use = model_in_use(store)
@@ -279,8 +279,8 @@ def renew(store: Store, *, now: int, force: bool = False, past: Past | None = No
 
 def model_in_use(store: Store) -> Model | None:
     """Return the model that was published last; where none was, the latest."""
-    used = store.model_in_use()
-    return store.latest_model() if used is None else store.model(used)
+    used = store.models.model_in_use()
+    return store.models.latest_model() if used is None else store.models.model(used)
 
 
 def _as_it_is(
@@ -344,8 +344,8 @@ class CurrentModel:
 
     def add_new_runs(self, store: Store) -> int:
         """Learn from the logs that were read since; return how many jobs. Raises HistoryError."""
-        ids = {*store.run_ids_of_jobs_since(self._last_log), *self._unfinished}
-        runs = list(store.runs(sorted(ids)))
+        ids = {*store.runs.run_ids_of_jobs_since(self._last_log), *self._unfinished}
+        runs = list(store.runs.runs(sorted(ids)))
         self._last_log = max(self._last_log, *(run.log_id for run in runs), 0)
         self._unfinished = {run.log_id for run in runs if run.job and run.job.end is None}
         runs = [run for run in runs if run.log_id not in self._unfinished]
@@ -395,7 +395,7 @@ class CurrentModel:
     def _keep(self, store: Store, entries: Sequence[Learned]) -> None:
         """Give new entries ids; those of others stay, so that bundles differ by little."""
         unknown = [entry for entry in entries if _identity(entry) not in self._kept]
-        next_id = store.reserve_applications(len(unknown)) if unknown else 0
+        next_id = store.models.reserve_applications(len(unknown)) if unknown else 0
         changed: dict[tuple[str, int], Application] = {}
         for entry in entries:
             known = self._kept.get(_identity(entry))
@@ -405,7 +405,7 @@ class CurrentModel:
             if application != known:
                 changed[_identity(entry)] = application
         if changed:
-            store.update_applications(self.model_id, changed.values())
+            store.models.update_applications(self.model_id, changed.values())
             self._kept |= changed
 
 
@@ -421,5 +421,5 @@ def _decisions_about(store: Store, runs: Sequence[Run]) -> list[Decision]:
     return [
         decision
         for cluster, ids in numbers.items()
-        for decision in store.decisions_for_jobs(ids, cluster)
+        for decision in store.decisions.decisions_for_jobs(ids, cluster)
     ]

@@ -192,8 +192,8 @@ def live_predictions(
 
     uid: of this user alone. Raises HistoryError.
     """
-    seen = Submissions(store.joined_decisions(most, uid=uid))
-    runs = store.runs(store.run_ids(latest=most, since=since, uid=uid))
+    seen = Submissions(store.decisions.joined_decisions(most, uid=uid))
+    runs = store.runs.runs(store.runs.run_ids(latest=most, since=since, uid=uid))
     jobs = finished_jobs((run for run in runs if run.job and run.job.end is not None), seen)
     logged = {(job.uid, job.start, job.name) for job in jobs}
     jobs += [

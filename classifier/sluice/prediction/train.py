@@ -374,10 +374,12 @@ def _law(law: dict[str, Any] | None) -> ArgumentLaw | None:
 
 def keep(store: Store, model: TrainedModel, *, created: int) -> tuple[int, TrainedModel]:
     """Keep a model in the history, its entries numbered; return its id. Raises HistoryError."""
-    first_id = store.reserve_applications(len(model.table))
+    first_id = store.models.reserve_applications(len(model.table))
     model = replace(model, table=numbered(model.table, first_id))
     applications = [entry.application for entry in model.table]
-    return store.add_model(model.to_bytes(), model.metrics, applications, created=created), model
+    return store.models.add_model(
+        model.to_bytes(), model.metrics, applications, created=created
+    ), model
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,7 +397,7 @@ def past_of(store: Store, *, latest: int = LATEST_RUNS) -> Past:
     A job without a log counts where no run of its user and name has one.
     Raises EmptyHistoryError or HistoryError.
     """
-    seen = Submissions(store.joined_decisions(latest))
+    seen = Submissions(store.decisions.joined_decisions(latest))
     jobs = latest_undisturbed(store, seen, latest=latest)
     silent = silent_jobs(store, seen, jobs, latest=latest)
     logged = {application_of(job.uid, job.name) for job in jobs}

@@ -193,21 +193,21 @@ class Connection:
             check_place(self.path)
         if create:
             create_file(self.path)
-        with self._named_errors():
+        with self.named_errors():
             mode = "ro" if read_only else "rwc" if create else "rw"
-            self._db = _connect(self.path, mode, busy_seconds)
+            self.sqlite = _connect(self.path, mode, busy_seconds)
             try:
-                check_ownership(self._db, self.path)
+                check_ownership(self.sqlite, self.path)
                 if as_it_is:
-                    _applied(self._db, self.path)  # refuses what a newer Sluice wrote
+                    _applied(self.sqlite, self.path)  # refuses what a newer Sluice wrote
                 elif read_only:
-                    check_migrated(self._db, self.path)
+                    check_migrated(self.sqlite, self.path)
                 else:
-                    self._db.execute("PRAGMA journal_mode = WAL")
-                    self._db.execute("PRAGMA synchronous = NORMAL")
-                    migrate(self._db, self.path)
+                    self.sqlite.execute("PRAGMA journal_mode = WAL")
+                    self.sqlite.execute("PRAGMA synchronous = NORMAL")
+                    migrate(self.sqlite, self.path)
             except BaseException:
-                self._db.close()
+                self.sqlite.close()
                 raise
         self._file = _identity(self.path)
 
@@ -218,37 +218,37 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        self._db.close()
+        self.sqlite.close()
 
     def prove_writable(self) -> None:
         """Write something that changes nothing; raises the HistoryError that sluiced would meet."""
-        [[version]] = self._rows("PRAGMA user_version")
-        self._rows(f"PRAGMA user_version = {int(version)}")
+        [[version]] = self.rows("PRAGMA user_version")
+        self.rows(f"PRAGMA user_version = {int(version)}")
 
     def back_up(self, path: Path) -> None:
         """Write a copy as of now, while others write; the file must be empty, or not there.
 
         It has no files next to it, and may lie anywhere. Raises HistoryError.
         """
-        with self._named_errors(path), closing(_connect(path, ALONE, self._busy_seconds)) as copy:
+        with self.named_errors(path), closing(_connect(path, ALONE, self._busy_seconds)) as copy:
             copy.execute("PRAGMA locking_mode = EXCLUSIVE")  # WAL without shared memory
-            self._db.backup(copy)  # in one step: what others write goes to the log of this one
+            self.sqlite.backup(copy)  # in one step: what others write goes to the log of this one
             copy.execute("PRAGMA journal_mode = DELETE")
             check_integrity(copy, path)
 
     def check(self) -> None:
         """Read all of it. Raises DamagedHistoryError, or ForeignFileError where it is empty."""
-        with self._named_errors():
-            if not _applied(self._db, self.path):
+        with self.named_errors():
+            if not _applied(self.sqlite, self.path):
                 raise ForeignFileError(f"{self.path}: empty, so no history of Sluice")
-            check_integrity(self._db, self.path)
+            check_integrity(self.sqlite, self.path)
 
     def settle(self) -> None:
         """Leave all in the one file, with none next to it.
 
         Raises BusyHistoryError while another process has it open.
         """
-        self._rows("PRAGMA journal_mode = DELETE")
+        self.rows("PRAGMA journal_mode = DELETE")
 
     def is_in_place(self) -> bool:
         """Whether the path still leads to the file that is open.
@@ -257,18 +257,18 @@ class Connection:
         """
         return _identity(self.path) == self._file
 
-    def _rows(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
-        with self._named_errors():
-            return self._db.execute(sql, values).fetchall()
+    def rows(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
+        with self.named_errors():
+            return self.sqlite.execute(sql, values).fetchall()
 
     @contextmanager
-    def _transaction(self) -> Iterator[Database]:
+    def transaction(self) -> Iterator[Database]:
         """All or nothing; see `sql.transaction`."""
-        with self._named_errors(), transaction(self._db):
-            yield self._db
+        with self.named_errors(), transaction(self.sqlite):
+            yield self.sqlite
 
     @contextmanager
-    def _named_errors(self, written: Path | None = None) -> Iterator[None]:
+    def named_errors(self, written: Path | None = None) -> Iterator[None]:
         """Raise errors as a HistoryError that names the file that is written, else this one."""
         try:
             yield
@@ -308,3 +308,10 @@ class Connection:
                     f"{path}: damaged ({error}); restore a copy, or move it away and ingest again"
                 )
         return HistoryError(f"{path}: {error}")
+
+
+class Tables:
+    """The tables of one subject in an open history."""
+
+    def __init__(self, history: Connection) -> None:
+        self._db = history

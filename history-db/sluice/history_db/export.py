@@ -205,6 +205,6 @@ def write_anonymised(store: Store, path: Path, key: bytes, name_stem: Callable[[
     Raises WeakKeyError, HistoryError or OSError.
     """
     anonymiser = Anonymiser(key, name_stem)
-    store.copy_to(path)
+    store.upkeep.copy_to(path)
     with Store(path) as copy:
-        copy.rewrite(anonymiser.rules())
+        copy.upkeep.rewrite(anonymiser.rules())

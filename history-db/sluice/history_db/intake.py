@@ -79,7 +79,7 @@ def add_jobs(
     summary = JobSummary()
 
     def keep(batch: list[Job]) -> None:
-        added, changed = store.upsert_jobs(batch)
+        added, changed = store.jobs.upsert_jobs(batch)
         summary.added += added
         summary.changed += changed
         summary.unchanged += len(batch) - added - changed
@@ -96,8 +96,8 @@ def add_jobs(
             keep(batch)
             batch = []
     keep(batch)
-    store.link_logs()
-    store.update_coverage()
+    store.jobs.link_logs()
+    store.jobs.update_coverage()
     return summary
 
 
@@ -114,8 +114,8 @@ def add_job_stats(
     Raises JobStatsError or HistoryError.
     """
     parsed = parse_job_stats(lines, name=name, form=form, told=told)
-    matched, contradicted = store.put_job_stats(parsed.jobs)
-    store.update_coverage()
+    matched, contradicted = store.jobs.put_job_stats(parsed.jobs)
+    store.jobs.update_coverage()
     return JobStatsSummary(
         jobs=matched,
         unmatched=len(parsed.jobs) - matched - len(contradicted),
@@ -212,13 +212,13 @@ def add_labels(store: Store, lines: Iterable[str], *, name: str) -> LabelSummary
     """
     rows = list(read_labels(lines, name=name))
     wanted = {row.file.rpartition("/")[2]: row for row in rows if row.certain}
-    logs = store.logs_named(wanted)
+    logs = store.runs.logs_named(wanted)
     labels = [
         Label(log_id, row.pattern, row.application)
         for file, row in wanted.items()
         for log_id in logs.get(file, ())
     ]
-    store.put_labels(labels)
+    store.runs.put_labels(labels)
     return LabelSummary(
         labelled=len(labels),
         uncertain=sum(not row.certain for row in rows),

@@ -94,7 +94,7 @@ def command(
     with files.open_history(read_only=True) as store:
         with working("reading the history"):
             grounds = grounds_of(store, settings, storage=storage)
-        coverage, laws = store.coverage(), measured_laws(store)
+        coverage, laws = store.jobs.coverage(), measured_laws(store)
     if not grounds.jobs:
         raise CommandError(
             "The history holds no Darshan log, and accounting alone does not tell when jobs write; "

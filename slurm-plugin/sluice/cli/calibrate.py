@@ -41,7 +41,7 @@ def list_command(*, files: Files, as_json: bool) -> None:
         sluice site calibrate list --json | jq '.calibrations[-1].measured'
     """
     with files.open_history(read_only=True) as store:
-        rows = [(c, store.coruns([c.id])) for c in store.calibrations()]
+        rows = [(c, store.interference.coruns([c.id])) for c in store.interference.calibrations()]
     if as_json:
         listed = [_calibration_json(c, coruns) for c, coruns in rows]
         show_json({"calibrations": listed})
@@ -93,8 +93,8 @@ def report_command(*, number: int | None, output: Path | None, files: Files, as_
         chosen, before = _chosen(store, number)
         report = make_report(
             chosen.site,
-            store.coruns([chosen.id]),
-            store.coruns([before.id]) if before else (),
+            store.interference.coruns([chosen.id]),
+            store.interference.coruns([before.id]) if before else (),
         )
     if output:
         for path in save_report(report, output):
@@ -169,7 +169,7 @@ def _chosen(store: Store, number: int | None) -> tuple[Calibration, Calibration 
     """Return the calibration asked for, and the one of the same site's rates before it."""
     from sluice.interference.observations import has_rates
 
-    known = store.calibrations()
+    known = store.interference.calibrations()
     if not known:
         raise CommandError(
             f"{store.path}: no calibration yet; see `sluice site calibrate run --help`"
@@ -181,7 +181,7 @@ def _chosen(store: Store, number: int | None) -> tuple[Calibration, Calibration 
 
 def calibration_named(store: Store, number: int) -> Calibration:
     """Return the one of that number. Raises CommandError."""
-    for calibration in store.calibrations():
+    for calibration in store.interference.calibrations():
         if calibration.id == number:
             return calibration
     raise CommandError(
@@ -390,7 +390,7 @@ def _interrupted(store: Store, number: int | None) -> Calibration:
     from sluice.interference.calibrate.session import one_session
 
     if number is None:
-        calibration = one_session(store.calibrations())
+        calibration = one_session(store.interference.calibrations())
         if calibration is None:
             raise CommandError(f"{store.path}: no calibration was interrupted")
         return calibration

@@ -227,7 +227,7 @@ class Files:
 
         try:
             with self.open_history(read_only=True) as store:
-                return store.coverage()
+                return store.jobs.coverage()
         except HistoryError:
             return None
 

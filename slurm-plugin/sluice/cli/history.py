@@ -70,7 +70,7 @@ def show(*, quarantined: bool, files: Files, as_json: bool) -> None:
 
 
 def _show_quarantined(store: Store, *, as_json: bool) -> None:
-    logs = store.quarantined()
+    logs = store.runs.quarantined()
     if as_json:
         show_json({"quarantined": [{"path": log.path, "reason": log.reason} for log in logs]})
     elif not logs:
@@ -80,7 +80,7 @@ def _show_quarantined(store: Store, *, as_json: bool) -> None:
 
 
 def _show_counts(store: Store, *, as_json: bool) -> None:
-    counts, coverage = store.counts(), store.coverage()
+    counts, coverage = store.counts(), store.jobs.coverage()
     if as_json:
         show_json({"coverage": asdict(coverage), "path": str(store.path), **asdict(counts)})
         return
@@ -136,9 +136,9 @@ def top(
         return
     with _fresh(files) as store:
         uids = [uid_of(name, store) for name in users]
-        totals = store.ranking(ORDERS[order], since_week=first_week, most=most, uids=uids)
-        stale = len(store.stale_weeks())
-        coverage = store.coverage()
+        totals = store.rankings.ranking(ORDERS[order], since_week=first_week, most=most, uids=uids)
+        stale = len(store.rankings.stale_weeks())
+        coverage = store.jobs.coverage()
     if as_json:
         rows = [asdict(total) for total in totals]
         show_json({"coverage": asdict(coverage), "applications": rows, "weeks_not_added_up": stale})
@@ -177,7 +177,7 @@ def _show_harm(files: Files, layout: Layout, ranked: dict[str, Any], *, as_json:
         ranked["uids"] = [uid_of(name, store) for name in ranked.pop("users")]
         with working("reading the history"):
             grounds = grounds_of(store, files.settings())
-        coverage = store.coverage()
+        coverage = store.jobs.coverage()
     with progress("instants", lambda: grounds.instants) as (_, advance):
         parties = grounds.costs(advance).ranked(**ranked)
     if as_json:
@@ -198,7 +198,7 @@ def _fresh(files: Files) -> Store:
     from sluice.history_db.errors import BusyHistoryError, ReadOnlyHistoryError
 
     store = files.open_history(read_only=True)
-    if not store.stale_weeks() or not os.access(store.path, os.W_OK):
+    if not store.rankings.stale_weeks() or not os.access(store.path, os.W_OK):
         return store
     store.close()
     try:
@@ -227,11 +227,11 @@ def prune(*, older_than: int, labelled: bool, vacuum: bool, files: Files, as_jso
     with files.open_history() as store:
         before = store.path.stat().st_size
         oldest = int(time.time()) - older_than
-        with progress("rows", lambda: store.count_prunable(before=oldest)) as (_, advance):
-            pruned = store.prune(before=oldest, labelled=labelled, advance=advance)
-        store.update_coverage()
+        with progress("rows", lambda: store.upkeep.count_prunable(before=oldest)) as (_, advance):
+            pruned = store.upkeep.prune(before=oldest, labelled=labelled, advance=advance)
+        store.jobs.update_coverage()
         if vacuum:
-            store.vacuum()
+            store.upkeep.vacuum()
         after = store.path.stat().st_size
     if as_json:
         show_json({**asdict(pruned), "bytes_before": before, "bytes_after": after})
@@ -268,7 +268,7 @@ def export(file: Path, *, files: Files) -> None:
         )
     try:
         with files.open_history(read_only=True) as store, draft_of(file) as draft:
-            rows = write(draft, *store.flat_runs())
+            rows = write(draft, *store.upkeep.flat_runs())
     except formats.NoParquetError as error:
         raise CommandError(str(error)) from error
     click.echo(f"{file}: {rows} runs, {bytes_text(file.stat().st_size)}")

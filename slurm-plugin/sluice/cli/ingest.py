@@ -237,8 +237,8 @@ def command(
         add_up(store)
         offset = None if jobs is None else _clock_offset(store)
         since = int(time.time()) - CLAIMS_SHOWN
-        claims = store.claims_beyond_counts(since=since, limit=SHOWN)
-        coverage = store.coverage()
+        claims = store.runs.claims_beyond_counts(since=since, limit=SHOWN)
+        coverage = store.jobs.coverage()
     if as_json:
         show_json({"coverage": asdict(coverage)} | _as_json(logs, jobs, stats, marked))
     else:
@@ -371,7 +371,7 @@ def _clock_offset(store: Store) -> int | None:
     """Return the hours by which logs and accounting differ, where that looks like a zone's."""
     from statistics import median
 
-    offsets = store.clock_offsets()
+    offsets = store.jobs.clock_offsets()
     if not offsets:
         return None
     hours = round(median(offsets) / 3600)

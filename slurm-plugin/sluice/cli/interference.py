@@ -121,7 +121,7 @@ def _show_pair(first: str, second: str, files: Files, *, as_json: bool) -> None:
         named_model = default_model(store, files.settings(), evidence=known)
         rates = known.rates_alone
         parties = [_party(store, text, jobs or [], rates) for text in (first, second)]
-        coverage = store.coverage()
+        coverage = store.jobs.coverage()
     model = named_model.site
     orders = (parties, parties[::-1])
     rows = [_loss(model, a, b, known.measured, known.pairs) for a, b in orders]
@@ -151,7 +151,7 @@ def _party(store: Store, text: str, finished: Sequence[FinishedJob], rates: Rate
         return _Party(text, frozenset(), program.profile(rates.get(program)), program)
     if kind == "job":
         is_number = name.isdecimal() and len(name) <= LONGEST_NUMBER
-        runs = store.runs_of_job(int(name)) if is_number else []
+        runs = store.runs.runs_of_job(int(name)) if is_number else []
         logs = {run.log_id for run in runs}
         jobs = [job for job in finished if logs.intersection(job.logs)][-1:]
     else:
@@ -165,7 +165,7 @@ def _party(store: Store, text: str, finished: Sequence[FinishedJob], rates: Rate
     if profile.pattern in NOT_PREDICTED:
         raise _not_predicted(f"{text} (pattern {profile.pattern})")
     writing = {"rate": None, "io_share": 1.0}
-    commands = (run.log.exe or "" for run in store.runs(jobs[-1].logs))
+    commands = (run.log.exe or "" for run in store.runs.runs(jobs[-1].logs))
     names = frozenset([jobs[-1].name, *map(program_name, commands)])
     return _Party(text, names, {**profile_members(profile), **writing})
 
@@ -348,7 +348,7 @@ def _show_site(files: Files, *, as_json: bool) -> None:
             grounds = grounds_of(store, files.settings())
             known = site_evidence(store, jobs=grounds.jobs)
             programs = programs_of(store) if known.pairs else {}
-        coverage = store.coverage()
+        coverage = store.jobs.coverage()
     model, rates = grounds.model.site, known.rates_alone
     matrices = [_matrix(model, 1 << exponent, rates) for exponent in MATRIX_EXPONENTS]
     with progress("instants", lambda: grounds.instants) as (_, advance):

@@ -214,7 +214,7 @@ def add_up(store: Store) -> None:
     """Add up the weeks whose runs changed: about a second each."""
     from sluice.interference.ranking import refresh
 
-    with progress("weeks", lambda: len(store.stale_weeks())) as (_, advance):
+    with progress("weeks", lambda: len(store.rankings.stale_weeks())) as (_, advance):
         refresh(store, lambda: advance(1))
 
 

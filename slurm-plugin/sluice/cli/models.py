@@ -44,7 +44,7 @@ def list_(*, files: Files, as_json: bool) -> None:
 
     with files.open_history(read_only=True) as store:
         rows = models(store)
-        coverage = store.coverage()
+        coverage = store.jobs.coverage()
     if as_json:
         show_json({"coverage": asdict(coverage), "models": rows})
         return

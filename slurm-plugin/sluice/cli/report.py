@@ -123,7 +123,9 @@ def _gathered(store: Store, settings: Config, since: int, storage: View | None) 
     from sluice.slurm.visibility import OWNER
 
     now = int(time.time())
-    with progress("decisions", lambda: store.count_decisions(since=since, until=now).all) as (
+    with progress(
+        "decisions", lambda: store.decisions.count_decisions(since=since, until=now).all
+    ) as (
         _,
         advance,
     ):
@@ -185,7 +187,7 @@ def _keep(files: Files, facts: Facts, told: Sequence[Section]) -> None:
     verdict = advice_text(facts["verdict"])
     try:
         with Store(files.history) as store:
-            store.add_report(
+            store.administration.add_report(
                 StoredReport(facts["until"], facts["since"], verdict, _plain(told), dict(facts))
             )
     except ReadOnlyHistoryError:

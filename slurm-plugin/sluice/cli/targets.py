@@ -89,7 +89,7 @@ def command(
         if places:
             _measure(store, places, counters, program, rounds, probe)
         found = target_speeds(store, lanes, int(time.time()))
-        coverage = store.coverage()
+        coverage = store.jobs.coverage()
     if as_json:
         rows = [asdict(one) | {"published": one.published} for one in found]
         show_json({"coverage": asdict(coverage), "targets": rows})
@@ -131,7 +131,7 @@ def _measure(  # noqa: PLR0917 - as given on the command line
         timing=Timing(),
     ):
         if not dropped:
-            store.add_target_probes([seen])
+            store.interference.add_target_probes([seen])
         remark = f" (does not count: {dropped})" if dropped else ""
         click.echo(f"{seen.target}: {rate_text(seen.rate)}{remark}", err=True)
 

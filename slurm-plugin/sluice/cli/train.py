@@ -211,7 +211,7 @@ def command(
                 if patterns:
                     classifier = _train_patterns(store, patterns_file, weak_labels=weak_labels)
                 outcome = renew(store, now=int(time.time()), force=force)
-            coverage = store.coverage()
+            coverage = store.jobs.coverage()
     except (EmptyHistoryError, TooFewLabelsError) as error:
         raise CommandError(str(error)) from error
     bundle = published(files, None, version=outcome.model_id) if publish else None

@@ -117,7 +117,7 @@ def changed(jobs: Sequence[FinishedJob], costs: Costs, since: int) -> Iterator[F
 def delays(store: Store, since: int) -> Iterator[Facts]:
     """Yield of each program the delay that costs most node-seconds."""
     worst: dict[Application, Choice] = {}
-    for one in read_choices(store.decisions_since(since)).kept:
+    for one in read_choices(store.decisions.decisions_since(since)).kept:
         before = worst.get(one.owner)
         if one.job and one.wait > 0 and (before is None or one.waited > before.waited):
             worst[one.owner] = one
@@ -135,7 +135,9 @@ def delays(store: Store, since: int) -> Iterator[Facts]:
 def unmeasured(store: Store, costs: Costs, since: int) -> Iterator[Facts]:
     """Yield pairs that cost something by the model, and of which production showed nothing."""
     programs = programs_of(store)
-    measured = {(one.victim, one.aggressor) for one in pooled(store.observed_interference())}
+    measured = {
+        (one.victim, one.aggressor) for one in pooled(store.interference.observed_interference())
+    }
     latest = _latest_jobs(member.job for member in costs.members)
 
     def name(job: FinishedJob) -> tuple[Application, str]:

@@ -138,8 +138,8 @@ def _search(
         return found, None
     before, searched = _before(query), 0
     while searched < SEARCHED:
-        block = store.latest_decisions(BLOCK, wanted.until(before))
-        again = store.decided_again(one.job_id for one in block if one.job_id is not None)
+        block = store.decisions.latest_decisions(BLOCK, wanted.until(before))
+        again = store.decisions.decided_again(one.job_id for one in block if one.job_id is not None)
         for decision in block:
             before, searched = (decision.now, decision.number), searched + 1
             if decision.job_id not in again and not _is_wanted(_told(decision), query):
@@ -205,7 +205,7 @@ def _is_wanted(told: Told | None, query: Mapping[str, str]) -> bool:
 
 def _outcome(store: Store, decision: Decision) -> Facts:
     """Say what became of the job, as far as sluiced or the accounting saw."""
-    job = store.job(decision.job_id, decision.cluster) if decision.job_id else None
+    job = store.jobs.job(decision.job_id, decision.cluster) if decision.job_id else None
     if job is None or job.uid not in {None, decision.uid}:
         return {"state": None, "waited": None}
     waited = None if job.start is None else job.start - job.submit

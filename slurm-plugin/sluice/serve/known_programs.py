@@ -47,7 +47,7 @@ def _entries(site: Site, store: Store) -> list[Entry]:
     bundle = site.bundle
     if bundle is None:
         return []
-    known = {one.id: one for one in store.known_applications(store.model_in_use())}
+    known = {one.id: one for one in store.models.known_applications(store.models.model_in_use())}
     found = []
     for place, one in enumerate(bundle.applications()):
         label, profile = known.get(one.id), one.profile

@@ -79,7 +79,7 @@ def page(store: Store, reader: Reader) -> Page:
         )
     ]
     if reader.is_operator:
-        titles = store.report_titles().items()
+        titles = store.administration.report_titles().items()
         facts["reports"] = [{"report": number} | asdict(one) for number, one in titles]
         tables.append(_reports(facts["reports"]))
     return Page(name="model", title="Model", facts=facts, tables=tables)
@@ -281,7 +281,7 @@ def report_page(store: Store, reader: Reader, number: int) -> Page:
             "reports are made of all users' jobs, which PrivateData hides from you; `sluice "
             "report` makes one of your own"
         )
-    found = store.report(number)
+    found = store.administration.report(number)
     if found is None:
         raise UnknownJobError(f"no report {number} is kept")
     return Page(

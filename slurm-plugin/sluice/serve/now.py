@@ -60,7 +60,7 @@ class _Jobs:
     """Of users, by uid: who asks for one asks a directory service."""
 
     def job(self, job_id: int) -> Job | None:
-        return self.store.job(job_id, self.cluster)
+        return self.store.jobs.job(job_id, self.cluster)
 
     def visible(self, job: Job | None) -> bool:
         return self.reader.viewer.sees(job.uid if job else None)
@@ -191,7 +191,7 @@ class Now:
         """Return the tokens that gates let out, where sluiced lives to tell; others are open."""
         if self._site.config.mode != "enforce" or self._site.is_off or not self._site.is_followed:
             return {}
-        latest = self._store.latest_running_set()
+        latest = self._store.gates.latest_running_set()
         return latest.gates if latest else {}
 
     def _token(

@@ -169,7 +169,7 @@ def program_page(site: Site, store: Store, reader: Reader, application: int) -> 
     """Show one program: its profile and the runs behind it; raises UnknownJobError."""
     one = entry(site, store, reader, application)
     profile = profile_of(site, one)
-    runs = [run for run in store.runs_behind(application) if reader.viewer.sees(run.log.uid)]
+    runs = [run for run in store.models.runs_behind(application) if reader.viewer.sees(run.log.uid)]
     return Page(
         name="programs",
         title=name_of(one),

@@ -222,7 +222,9 @@ def _search(site: Site, store: Store, query: Mapping[str, str]) -> tuple[list[Fa
     found: list[Facts] = []
     rest: Rest | None = None
     for _ in range(SEARCHED // BLOCK):
-        block = store.latest_audit(BLOCK, since=since, before=rest.before if rest else before)
+        block = store.administration.latest_audit(
+            BLOCK, since=since, before=rest.before if rest else before
+        )
         for number, one in block:
             rest = Rest(number, one.at)
             if all(word in _text(one) for word in wanted):

@@ -60,10 +60,10 @@ def join_late(store: Store, jobs: Sequence[Job], *, now: float) -> int:
             if not _has_decision(store, members[0])
         ]
         joins = match({key: known.traits for key, known in records.items()}, submitted).joins
+        store.decisions.join_decisions((*join.record, join.job[0], join.by) for join in joins)
         for join in joins:
-            store.join_decision(*join.record, join.job[0], join.by)
             signature = records[join.record].script_signature or None
-            store.upsert_jobs(
+            store.jobs.upsert_jobs(
                 replace(job, script_signature=signature) for job in submissions[join.job]
             )
         joined += len(joins)
@@ -82,7 +82,7 @@ def _given_up(store: Store, jobs: Sequence[Job], now: float) -> dict[str, dict[R
     """Return the records without a job of the seconds in which these were submitted, by cluster."""
     seconds = {job.submit + near for job in jobs for near in range(-WINDOW, WINDOW + 1)}
     found: dict[str, dict[RecordKey, Known]] = {}
-    for decision in store.decisions_without_job(
+    for decision in store.decisions.decisions_without_job(
         since=min(seconds), until=min(max(seconds), int(now) - HOPE)
     ):
         record = readable(decision) if decision.now in seconds else None
@@ -92,7 +92,7 @@ def _given_up(store: Store, jobs: Sequence[Job], now: float) -> dict[str, dict[R
 
 
 def _has_decision(store: Store, job: Job) -> bool:
-    decisions = store.decisions_for_job(job.submission_id, job.cluster)
+    decisions = store.decisions.decisions_for_job(job.submission_id, job.cluster)
     return any(abs(decision.now - job.submit) <= SLACK for decision in decisions)
 
 

@@ -53,10 +53,10 @@ def tell_switch(config: Config, now: int, *, is_off: bool, reason: str) -> str:
     try:
         cluster = _cluster()
         with Store(path, busy_seconds=BUSY_SECONDS) as store:
-            before = store.audited(cluster).get(SWITCH, _switch(is_off=False))
+            before = store.administration.audited(cluster).get(SWITCH, _switch(is_off=False))
             after = _switch(is_off=is_off)
             if before != after:
-                store.add_audit(
+                store.administration.add_audit(
                     [AuditEntry(now, uid_of_caller(), cluster, SWITCH, before, after, reason)]
                 )
     except (HistoryError, SlurmError) as error:
@@ -90,14 +90,14 @@ def tell_publication(
         _bundle(after),
         reason,
     )
-    store.add_audit([entry])
+    store.administration.add_audit([entry])
 
 
 def tell_learned(
     store: Store, before: Publication | None, after: StoredBundle, *, uid: int
 ) -> None:
     """Say in the audit what sluice-learn published, if that is more than new runs of one model."""
-    replaced = None if before is None else store.bundle(before.checksum)
+    replaced = None if before is None else store.models.bundle(before.checksum)
     changes = ["the first"] if replaced is None else list(_changes(replaced, after))
     if changes:
         reason = f"sluice-learn: {', '.join(changes)}"
@@ -135,7 +135,7 @@ def _switch(*, is_off: bool) -> str:
 
 def listed(store: Store, *, since: int = 0) -> list[dict[str, Any]]:
     """Return what was changed from a time on (UTC seconds), oldest first, with names of users."""
-    return [facts_of(entry) for entry in store.audit(since=since)]
+    return [facts_of(entry) for entry in store.administration.audit(since=since)]
 
 
 def facts_of(entry: AuditEntry) -> dict[str, Any]:
@@ -161,7 +161,9 @@ class Auditor:
     def tell(self, store: Store, cluster: str, config: Config, now: int) -> None:
         """Add what changed since the latest entries; raises HistoryError."""
         if config is not self._told:
-            store.add_audit(self._settings(store.audited(cluster), cluster, config, now))
+            store.administration.add_audit(
+                self._settings(store.administration.audited(cluster), cluster, config, now)
+            )
             self._told = config
         is_off = service.is_off(config)
         if self._switched is None or self._switched[0] != is_off:
@@ -180,14 +182,14 @@ class Auditor:
                 yield AuditEntry(now, uid, cluster, key, before, after, why)
 
     def _tell_switch(self, store: Store, cluster: str, config: Config, *, is_off: bool) -> None:
-        before = store.audited(cluster).get(SWITCH, _switch(is_off=False))
+        before = store.administration.audited(cluster).get(SWITCH, _switch(is_off=False))
         after = _switch(is_off=is_off)
         if before != after and self._switched is not None:
             uid, why = None, "found without its OffFile"
             if found := service.present(config):
                 uid, why = _owner(found[0]), _reason_in(found[0]) or f"found {found[0]}"
             entry = AuditEntry(self._switched[1], uid, cluster, SWITCH, before, after, why)
-            store.add_audit([entry])
+            store.administration.add_audit([entry])
         self._is_switch_told = True
 
 

@@ -103,7 +103,7 @@ def _pay(
     payers: Payers, store: Store, cluster: str | None, now: int
 ) -> tuple[list[int], list[str]]:
     """Let users and accounts have paid what the history knows; return who they are."""
-    rows = store.io_waits(since=(now // HOUR - HOURS) * HOUR, cluster=cluster)
+    rows = store.gates.io_waits(since=(now // HOUR - HOURS) * HOUR, cluster=cluster)
     for row in rows:
         payers.pay("user", row.uid, row.hour, row.seconds)
         if row.account:

@@ -294,7 +294,7 @@ class GateKeeper:
     def leave(self, store: Store) -> None:
         """Tell the history what it has not heard; raises HistoryError."""
         rest = self.budgets.rest(text_of(self._facts.cluster))
-        self.unstored.add(lambda store: store.add_io_waits(rest))
+        self.unstored.add(lambda store: store.gates.add_io_waits(rest))
         self.unstored.flush(store)
 
     # What the loop starts from
@@ -622,7 +622,7 @@ class GateKeeper:
             if seen.jobs[job_id].submit == release.submit
         ]
         if done:
-            self.unstored.add(lambda store: store.add_releases(done))
+            self.unstored.add(lambda store: store.gates.add_releases(done))
             self.released.update(release.reason for release in done)
         self._commanded = left
         self._refusals = {k: why for k, why in self._refusals.items() if k in left}
@@ -644,7 +644,7 @@ class GateKeeper:
                 now,
             )
         if rows := self.budgets.due(text_of(self._facts.cluster), now):
-            self.unstored.add(lambda store: store.add_io_waits(rows))
+            self.unstored.add(lambda store: store.gates.add_io_waits(rows))
 
     def _keep_decisions(self, actions: Iterable[Action[int]], snapshot: StoredSnapshot) -> None:
         """Keep the decisions that are acted on, with what they were made from."""
@@ -655,8 +655,8 @@ class GateKeeper:
     def _keep_rows(self, rows: Sequence[tuple[StoredSnapshot, Decision]]) -> None:
         def write(store: Store) -> None:
             for snapshot in {snapshot.checksum: snapshot for snapshot, _ in rows}.values():
-                store.add_snapshot(snapshot)
-            store.insert_decisions(decision for _, decision in rows)
+                store.decisions.add_snapshot(snapshot)
+            store.decisions.insert_decisions(decision for _, decision in rows)
 
         if rows:
             self.unstored.add(write)
@@ -665,9 +665,11 @@ class GateKeeper:
         """Keep who runs together, whenever that or a gate changed."""
         latest = self._recorded
         if latest is None:
-            self.unstored.add(lambda store: store.prune_running_sets(before=seen.taken - KEPT_SETS))
+            self.unstored.add(
+                lambda store: store.gates.prune_running_sets(before=seen.taken - KEPT_SETS)
+            )
         if latest is None or (latest.holders, latest.gates) != (seen.holders, seen.gates):
-            self.unstored.add(lambda store: store.add_running_set(seen))
+            self.unstored.add(lambda store: store.gates.add_running_set(seen))
             self._recorded = seen
 
 

@@ -147,7 +147,7 @@ class Daemon:
             releases=self._gatekeeper.released,
             plugin=self._drainer.stats,
             lost=self._drainer.lost,
-            coverage=self._store.coverage() if self._store else None,
+            coverage=self._store.jobs.coverage() if self._store else None,
         )
 
     @property
@@ -249,7 +249,7 @@ class Daemon:
         rows = self._held_bursts.poll(Path(self.config.snapshot), self._ledger.cluster)
         self._metrics.add_bursts(rows)
         if rows:
-            self._gatekeeper.unstored.add(lambda store: store.add_held_bursts(rows))
+            self._gatekeeper.unstored.add(lambda store: store.gates.add_held_bursts(rows))
 
     def _keep(self, now: int) -> None:
         """Join jobs and records, with what the history knows of those before, and tell it."""

@@ -154,7 +154,7 @@ def _released(config: Config, since: int) -> dict[str, int] | None:
     path = Path(config.history)
     try:
         with Store(path, read_only=not os.access(path, os.W_OK)) as store:
-            return dict(Counter(release.reason for release in store.releases(since=since)))
+            return dict(Counter(release.reason for release in store.gates.releases(since=since)))
     except HistoryError:
         return None
 

@@ -38,12 +38,12 @@ def replay_decision(store: Store, record: Record, config: Config) -> dict[str, A
     """
     situation = None
     if record.bundle_checksum:
-        bundle = store.bundle(record.bundle_checksum)
+        bundle = store.models.bundle(record.bundle_checksum)
         if bundle is None:
             return _impossible(f"the history has no bundle {record.bundle_checksum:016x}")
         snapshot = None
         if record.snapshot_checksum:
-            stored = store.snapshot(record.snapshot_checksum)
+            stored = store.decisions.snapshot(record.snapshot_checksum)
             if stored is None:
                 return _impossible(f"the history has no snapshot {record.snapshot_checksum:016x}")
             snapshot = Snapshot.parse(stored.content)
@@ -127,7 +127,7 @@ def gather(
     With a configuration the decision is also made again. Unless is_live, Slurm is not asked.
     """
     queued, reason = _ask_slurm(name) if is_live else (None, "")
-    jobs = store.jobs_with_id(
+    jobs = store.jobs.jobs_with_id(
         queued.job_id if name.task is not None and queued else name.number, cluster
     )
     found = find_decision(store, name, jobs, cluster)
@@ -176,7 +176,7 @@ def prediction_of(store: Store, job: str, cluster: str | None = None) -> tuple[S
     number = JobNumber.parse(job)
     if number is None:
         raise UnknownJobError(f"{job} is no job number; write 4711, 4711_3 or 4711+1")
-    jobs = store.jobs_with_id(number.number, cluster)
+    jobs = store.jobs.jobs_with_id(number.number, cluster)
     decision = find_decision(store, number, jobs, cluster).decision
     if decision is None:
         raise no_decision(job)
@@ -199,14 +199,14 @@ def find_decision(store: Store, name: JobNumber, jobs: list[Job], cluster: str |
     latest = jobs[0] if jobs else None
     number = (latest and latest.array_job) or name.number
     is_task = name.task is not None or number != name.number
-    for decision in store.decisions_for_job(number, cluster):
+    for decision in store.decisions.decisions_for_job(number, cluster):
         if latest is None or latest.restarts > 0 or abs(latest.submit - decision.now) <= SLACK:
             return Found(decision, array=number if is_task else None)
     if latest is None or latest.uid is None:
         return Found(None)
     near = [
         (decision, Record.parse(decision.record))
-        for decision in store.decisions_of_user(
+        for decision in store.decisions.decisions_of_user(
             latest.uid, since=latest.submit - 1, until=latest.submit + 1
         )
         if decision.cluster == latest.cluster
@@ -300,7 +300,7 @@ def _outcome(job: Job | None, record: Record | None, store: Store) -> dict[str, 
         return None
     runs = [
         run
-        for run in store.runs_of_job(job.job_id, job.cluster)
+        for run in store.runs.runs_of_job(job.job_id, job.cluster)
         if run.job and (run.job.submit, run.job.restarts) == (job.submit, job.restarts)
     ]
     counted = job.write_bytes is not None or job.read_bytes is not None
@@ -373,7 +373,7 @@ def _decided_again(first: Decision | None, store: Store, viewer: Viewer) -> list
         return []
     records = [
         Record.parse(decision.record)
-        for decision in store.second_decisions(first.job_id, since=first.now)
+        for decision in store.decisions.second_decisions(first.job_id, since=first.now)
         if decision.cluster == first.cluster
     ]
     return [shown(record, store, viewer) for record in records]
@@ -386,7 +386,7 @@ def shown(record: Record, store: Store, viewer: Viewer) -> dict[str, Any]:
     prediction["profile"] = known(prediction["profile"])
     if not viewer.sees_all:
         for corun in described["decision"]["coruns"]:
-            job = store.job(corun["job_id"], record.cluster)
+            job = store.jobs.job(corun["job_id"], record.cluster)
             if job is None or not viewer.sees(job.uid):
                 corun |= {"job_id": None, "nodes": None}
     return described
@@ -403,7 +403,7 @@ def _releases(first: Decision | None, store: Store) -> list[dict[str, Any]]:
             "reason": release.reason,
             "waited": release.waited,
         }
-        for release in store.releases(since=first.now, job_id=first.job_id)
+        for release in store.gates.releases(since=first.now, job_id=first.job_id)
         if release.cluster == first.cluster
     ]
 
@@ -412,7 +412,7 @@ def _turns(job: Job | None, store: Store, viewer: Viewer) -> list[dict[str, Any]
     """Collect the bursts of this run of the job that were held, or would have been."""
     if job is None or job.start is None:
         return []
-    rows = store.held_bursts(
+    rows = store.gates.held_bursts(
         job.job_id, job.cluster, since=job.start - SLACK, until=job.end and job.end + SLACK
     )
     return [_held_burst(row, store, viewer) for row in rows]
@@ -421,7 +421,7 @@ def _turns(job: Job | None, store: Store, viewer: Viewer) -> list[dict[str, Any]
 def _held_burst(row: HeldBurst, store: Store, viewer: Viewer) -> dict[str, Any]:
     described = asdict(row) | {"node_seconds": row.held * row.nodes}
     if row.sake is not None and not viewer.sees_all:
-        sake = store.job(row.sake, row.cluster)
+        sake = store.jobs.job(row.sake, row.cluster)
         if sake is None or not viewer.sees(sake.uid):
             described |= {"sake": None, "sake_nodes": None}
     return described
@@ -429,8 +429,8 @@ def _held_burst(row: HeldBurst, store: Store, viewer: Viewer) -> dict[str, Any]:
 
 def _evidence(record: Record, store: Store, viewer: Viewer) -> dict[str, Any]:
     """Collect the earlier runs behind a prediction."""
-    application = store.application(record.prediction.application)
-    runs = store.runs_behind(record.prediction.application) if application else []
+    application = store.models.application(record.prediction.application)
+    runs = store.models.runs_behind(record.prediction.application) if application else []
     return {
         "label": application.label if application and viewer.sees_all else None,
         "runs": application.runs if application else 0,
@@ -458,15 +458,15 @@ def _run(run: Run) -> dict[str, Any]:
 
 def _lanes(record: Record, store: Store) -> list[str]:
     """Names of the lanes that the decision chose among, by their bit in lane masks."""
-    policy = policy_in(store.bundle_head(record.bundle_checksum, HEAD_BYTES))
+    policy = policy_in(store.models.bundle_head(record.bundle_checksum, HEAD_BYTES))
     return [lane.name for lane in policy.lanes] if policy else []
 
 
 def _reviews(record: Record, store: Store, viewer: Viewer) -> list[dict[str, Any]]:
     """Return the reviews that stood when it was decided and are about the job."""
-    if not store.reviews():
+    if not store.administration.reviews():
         return []  # a bundle is megabytes
-    bundle = store.bundle(record.bundle_checksum)
+    bundle = store.models.bundle(record.bundle_checksum)
     if bundle is None:
         return []
     return facts_behind(store, Bundle.parse(bundle.content), record, sees_all=viewer.sees_all)
@@ -474,14 +474,14 @@ def _reviews(record: Record, store: Store, viewer: Viewer) -> list[dict[str, Any
 
 def _interference_model(record: Record, store: Store) -> dict[str, str | None]:
     """Say by which model its costs were computed; without a name if the bundle is not kept."""
-    used = store.publication(record.bundle_checksum)
+    used = store.models.publication(record.bundle_checksum)
     name = name_of(used.path, used.published_at) if used else None
     return {"source": "bundle", "name": name}
 
 
 def _slow_lanes(record: Record, store: Store) -> dict[str, float]:
     """Speeds of the slow lanes by the snapshot of the decision, where that was kept."""
-    stored = store.snapshot(record.snapshot_checksum)
+    stored = store.decisions.snapshot(record.snapshot_checksum)
     if stored is None:
         return {}
     try:

@@ -98,7 +98,7 @@ def publish_model(
             f"{path.parent}: no such directory; create it, or name another file with --bundle"
         )
     interference = site_evidence(store).model()
-    before = store.latest_publication()
+    before = store.models.latest_publication()
     bundle = publish(
         store,
         model,
@@ -142,12 +142,12 @@ def candidate(
 
 def _chosen(store: Store, version: int | None, *, rollback: bool) -> Model:
     if rollback:
-        version = store.model_before()
+        version = store.models.model_before()
         if version is None:
             raise NothingToPublishError(
                 f"{store.path}: no other model was published before; `sluice model list` lists them"
             )
-    model = store.latest_model() if version is None else store.model(version)
+    model = store.models.latest_model() if version is None else store.models.model(version)
     if model is None and version is None:
         raise NothingToPublishError(f"{store.path}: no model yet; run `sluice model train` first")
     if model is None:
@@ -337,10 +337,10 @@ class Learner:
         if not self.config.keep_days or now < self._keeps.due:
             return
         with self._service("retention"), self._keeps:
-            pruned = store.prune(
+            pruned = store.upkeep.prune(
                 before=int(now) - 86400 * self.config.keep_days, application=core.name_stem
             )
-            store.update_coverage()
+            store.jobs.update_coverage()
             log.info("forgot %d runs, %d jobs, %d decisions", *astuple(pruned))
         if "retention" not in self._status.failing:
             self._keeps.due = max(self._keeps.due, time.time() + KEEP_SECONDS)
@@ -354,7 +354,7 @@ class Learner:
 
     def _learn_new(self, store: Store, now: int) -> None:
         """Learn from the new logs; read all anew where that is due, and fit where that is, too."""
-        in_use = store.model_in_use()
+        in_use = store.models.model_in_use()
         current, self._current = self._current, None  # what fails half-way starts again
         if current is not None and in_use in {None, current.model_id}:
             jobs = current.add_new_runs(store)
@@ -387,7 +387,7 @@ class Learner:
         self._status.facts["learned"] = now
 
     def _needs_fit(self, store: Store, past: Past, now: int) -> bool:
-        model = store.latest_model()
+        model = store.models.latest_model()
         if model is None:
             return True
         until = int(str(model.metrics.get("until", model.created)))
@@ -400,7 +400,7 @@ class Learner:
         self._status.ran["model"] = now
         if renewal.is_new:
             log.info("fitted model %d to %d jobs", renewal.model_id, len(past.jobs))
-            if self.config.review_models and store.model_in_use() is not None:
+            if self.config.review_models and store.models.model_in_use() is not None:
                 return  # the one in use goes on learning
             self._current = CurrentModel(renewal.model_id, renewal.model)
         elif renewal.comparison is not None:
@@ -420,11 +420,11 @@ class Learner:
         )
         if key == self._published:
             return
-        model = store.model(current.model_id)
+        model = store.models.model(current.model_id)
         if model is None:
             self._current = None  # forgotten: the next poll starts again
             return
-        before = store.latest_publication()
+        before = store.models.latest_publication()
         bundle = publish(
             store,
             model,

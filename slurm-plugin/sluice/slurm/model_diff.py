@@ -100,7 +100,7 @@ def difference(
 def _records(store: Store, since: int) -> list[Record]:
     """Return the latest decisions that this version can read, the latest first."""
     found = []
-    for decision in store.latest_decisions(MOST, Selection(since=since)):
+    for decision in store.decisions.latest_decisions(MOST, Selection(since=since)):
         try:
             found.append(Record.parse(decision.record))
         except CoreError:
@@ -124,7 +124,7 @@ class _Side:
     def _situation(self, checksum: int) -> Situation:
         found = self._situations.pop(checksum, None)
         if found is None:
-            stored = self._store.snapshot(checksum) if checksum else None
+            stored = self._store.decisions.snapshot(checksum) if checksum else None
             snapshot = Snapshot.parse(stored.content) if stored else None
             found = Situation(self._bundle, snapshot)
         self._situations[checksum] = found

@@ -159,7 +159,7 @@ class Ledger:
         """Take up what an earlier sluiced left without a job."""
         found = [
             record
-            for decision in store.unjoined_decisions(since=now - HOPE)
+            for decision in store.decisions.unjoined_decisions(since=now - HOPE)
             if decision.cluster == self.cluster
             if (record := readable(decision)) and record.key not in self._early
         ]
@@ -368,7 +368,7 @@ class Ledger:
         if not asked:
             return
         decisions: dict[int, list[Decision]] = {}
-        for decision in store.decisions_for_jobs((key[0] for key in asked), self.cluster):
+        for decision in store.decisions.decisions_for_jobs((key[0] for key in asked), self.cluster):
             decisions.setdefault(decision.job_id or 0, []).append(decision)
         ties: dict[tuple[int, int], list[Known]] = {}
         for key, submission in asked.items():
@@ -393,7 +393,7 @@ class Ledger:
         """Use a user's tied records of a second; thousands of jobs may ask for the same."""
         key = (job.uid, job.submit)
         if key not in ties:
-            near = store.decisions_of_user(
+            near = store.decisions.decisions_of_user(
                 job.uid, since=job.submit - WINDOW, until=job.submit + WINDOW
             )
             ties[key] = [
@@ -408,10 +408,12 @@ class Ledger:
     def write(self, store: Store) -> None:
         """Tell the history what became of records and jobs."""
         if self._verdicts:
-            store.join_decisions((v.boot, v.number, v.job_id, v.by) for v in self._verdicts)
+            store.decisions.join_decisions(
+                (v.boot, v.number, v.job_id, v.by) for v in self._verdicts
+            )
             self._verdicts.clear()
         if self._unwritten:
-            store.upsert_jobs(
+            store.jobs.upsert_jobs(
                 self._row(job, submission.known) for job, submission in self._unwritten.values()
             )
             for job, submission in self._unwritten.values():

@@ -72,7 +72,7 @@ def decisions(
     wanted = visible(store, viewer, words, users)
     if wanted is None:
         return {"decisions": [], "others": 0}
-    made = store.latest_decisions(limit, wanted)
+    made = store.decisions.latest_decisions(limit, wanted)
     rows = [row for decision in made if (row := described(store, viewer, decision)) is not None]
     return {"decisions": rows[::-1], "others": len(made) - len(rows)}
 
@@ -103,7 +103,7 @@ def described(store: Store, viewer: Viewer, decision: Decision) -> Facts | None:
 
 def activity(store: Store, wanted: Selection) -> Facts:
     """Count the latest decisions by action; of any job, releases and bursts held in turns."""
-    made = store.latest_decisions(MOST_COUNTED, wanted)
+    made = store.decisions.latest_decisions(MOST_COUNTED, wanted)
     actions: Counter[str] = Counter()
     for decision in made:
         with suppress(CoreError):  # of another version
@@ -114,7 +114,7 @@ def activity(store: Store, wanted: Selection) -> Facts:
         "has_more": len(made) == MOST_COUNTED,
         "actions": dict(actions.most_common()),
         "turns": turns_since(store, wanted.since),
-        "released": dict(Counter(row.reason for row in store.releases(since=wanted.since))),
+        "released": dict(Counter(row.reason for row in store.gates.releases(since=wanted.since))),
     }
 
 
@@ -122,7 +122,7 @@ def _latest_again(store: Store, decision: Decision) -> Record | None:
     """Return what sluiced decided on the job last, near its start."""
     if decision.job_id is None:
         return None
-    made = store.second_decisions(decision.job_id, since=decision.now)
+    made = store.decisions.second_decisions(decision.job_id, since=decision.now)
     try:
         return Record.parse(made[-1].record) if made else None
     except CoreError:
@@ -169,7 +169,11 @@ def _summary(decision: Decision, record: Facts, later: Facts | None) -> Facts:
 
 def models(store: Store) -> list[Facts]:
     """Tell of the models that are kept and the bundles with them, the latest last."""
-    bundles, in_use, waiting = store.publications(), store.model_in_use(), store.model_waiting()
+    bundles, in_use, waiting = (
+        store.models.publications(),
+        store.models.model_in_use(),
+        store.models.model_waiting(),
+    )
     return [
         {
             "model": model.id,
@@ -187,7 +191,7 @@ def models(store: Store) -> list[Facts]:
                 if bundle.model == model.id
             ],
         }
-        for model in store.trainings()
+        for model in store.models.trainings()
     ]
 
 
@@ -233,7 +237,7 @@ def predict(
     if store is None:
         return facts
     try:
-        runs = store.runs_behind(prediction.application) if prediction.application else []
+        runs = store.models.runs_behind(prediction.application) if prediction.application else []
         facts["coverage"] = _coverage(store, viewer)
     except HistoryError:
         return facts
@@ -253,4 +257,4 @@ def predict(
 
 def _coverage(store: Store, viewer: Viewer) -> Facts | None:
     """Return how much of what ran the logs tell of, to those who may see all of it."""
-    return asdict(store.coverage()) if viewer.sees_all else None
+    return asdict(store.jobs.coverage()) if viewer.sees_all else None

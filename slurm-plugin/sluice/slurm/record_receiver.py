@@ -212,7 +212,7 @@ class Drainer:
             for _ in some:
                 self._unstored.popleft()
         if self._unreported:
-            store.add_loss(int(time.time()), self._unreported)
+            store.decisions.add_loss(int(time.time()), self._unreported)
             self._unreported = 0
         self._insert(store, records)
 
@@ -221,10 +221,10 @@ class Drainer:
         for checksum in {record.snapshot_checksum for record in records}:
             snapshot = self._kept_snapshot(checksum)
             if snapshot is not None:
-                store.add_snapshot(snapshot)
+                store.decisions.add_snapshot(snapshot)
         decisions = [decision_of(record) for record in records]
         if decisions:
-            self.stored += store.insert_decisions(decisions)
+            self.stored += store.decisions.insert_decisions(decisions)
 
     def _open(self) -> Store:
         if self._store is not None and not self._store.is_in_place():

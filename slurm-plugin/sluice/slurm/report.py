@@ -92,7 +92,9 @@ class Story:
 
     def read(self, advance: Callable[[int], object] = lambda _: None) -> Choices:
         """Go through the decisions."""
-        return read_choices(self.store.decisions_since(self.since, uid=self._uid), advance)
+        return read_choices(
+            self.store.decisions.decisions_since(self.since, uid=self._uid), advance
+        )
 
     def decisions(self, choices: Choices) -> Facts:
         return {
@@ -105,7 +107,7 @@ class Story:
             "actions": dict(choices.actions.most_common()),
             "reasons": dict(choices.reasons.most_common()),
             "grants": dict(choices.grants.most_common()),
-            "lost_records": self.store.losses(since=self.since),
+            "lost_records": self.store.decisions.losses(since=self.since),
         }
 
     # Who would have been delayed, for whose sake, and what that saves
@@ -158,7 +160,7 @@ class Story:
 
     def _owner_by_accounting(self, job: Number) -> Application | None:
         cluster, number = job
-        known = self.store.job(number, cluster or None)
+        known = self.store.jobs.job(number, cluster or None)
         if known is None or known.uid is None:
             return None
         return Application(known.uid, core.name_stem(known.name or ""))
@@ -230,7 +232,7 @@ class Story:
         cluster = choice.job[0] if choice.job else None
         ends = []
         for job, _ in choice.coruns:
-            known = self.store.job(job, cluster)
+            known = self.store.jobs.job(job, cluster)
             if known is None or known.end is None:
                 return None
             ends.append(known.end)
@@ -296,7 +298,7 @@ class Story:
 
     def _share(self, checksum: int) -> float:
         """Return the share that a bundle holds out; 0 where it is not kept, or not readable."""
-        policy = policy_in(self.store.bundle_head(checksum, HEAD_BYTES))
+        policy = policy_in(self.store.models.bundle_head(checksum, HEAD_BYTES))
         return float(policy.holdout) if policy else 0.0
 
     def _settled(self, drawn: Sequence[Choice]) -> int:
@@ -307,7 +309,7 @@ class Story:
         for choice in drawn:
             if choice.now < self.now - LONGEST:
                 continue
-            job = self.store.job(choice.job[1], choice.job[0]) if choice.job else None
+            job = self.store.jobs.job(choice.job[1], choice.job[0]) if choice.job else None
             if job is None or job.end is None:
                 return choice.now
         return self.now
@@ -344,8 +346,8 @@ def gather(
     grounds = grounds_of(store, settings, storage=storage, since=since)
     return {
         **facts,
-        "coverage": asdict(store.coverage()),
-        "released": dict(Counter(row.reason for row in store.releases(since=since))),
+        "coverage": asdict(store.jobs.coverage()),
+        "released": dict(Counter(row.reason for row in store.gates.releases(since=since))),
         "turns": turns_since(store, since),
         "slowdown": story.slowdowns(choices, grounds.jobs),
         "holdout": story.holdout(choices, grounds.jobs),

@@ -41,8 +41,8 @@ def jobs_of_program(store: Store, application: int) -> Selector:
 
     The latest run behind it tells whose they are and what Slurm calls them.
     """
-    entry = store.application(application)
-    runs = store.runs_behind(application) if entry else []
+    entry = store.models.application(application)
+    runs = store.models.runs_behind(application) if entry else []
     job, uid = next(((run.job, run.log.uid) for run in runs if run.job), (None, None))
     if entry is None or job is None:
         return Selector()
@@ -68,19 +68,21 @@ def make(
         if other.subject == review.subject:
             raise ReviewError(f"{file} has a review of the same jobs ({other.name}); change it")
     made = replace(review, by=by, made_at=now)
-    for stored in store.reviews():
+    for stored in store.administration.reviews():
         if stored.undone_at is None and Review.from_json(stored.content).subject == made.subject:
             _take_back(store, stored, by, now, reason=f"replaced by review {made.name}")
-    store.add_review(_stored(made, source))
-    store.add_audit([AuditEntry.of_review(now, _uid(by), made.name, made.summary, made.comment)])
+    store.administration.add_review(_stored(made, source))
+    store.administration.add_audit(
+        [AuditEntry.of_review(now, _uid(by), made.name, made.summary, made.comment)]
+    )
     return made
 
 
 def _take_back(store: Store, stored: StoredReview, by: str, now: int, *, reason: str) -> Review:
     undone = Review.from_json(stored.content)
-    store.undo_review(stored.name, by, now)
+    store.administration.undo_review(stored.name, by, now)
     entry = AuditEntry.of_review(now, _uid(by), undone.name, undone.summary, reason, is_undone=True)
-    store.add_audit([entry])
+    store.administration.add_audit([entry])
     return undone
 
 
@@ -97,7 +99,7 @@ def _stored(review: Review, source: str) -> StoredReview:
 
 def undo(store: Store, name: str, *, by: str, now: int) -> Review:
     """Take back the review whose name begins so; raise ReviewError."""
-    standing = [one for one in store.reviews() if one.undone_at is None]
+    standing = [one for one in store.administration.reviews() if one.undone_at is None]
     found = [one for one in standing if one.name.startswith(name.lower())]
     if len(found) != 1:
         what = "no review that stands is" if not found else f"{len(found)} reviews are"
@@ -115,7 +117,7 @@ def unpublished(in_file: Iterable[Review], kept: Iterable[StoredReview]) -> list
 
 def listed(store: Store, file: Path, now: int) -> list[Facts]:
     """Return those of the history, and those of the file that no bundle has had yet."""
-    kept = store.reviews()
+    kept = store.administration.reviews()
     in_file = read_file(file) if file.exists() else []
     return [facts_of(one, now) for one in [*kept, *unpublished(in_file, kept)]]
 
@@ -166,7 +168,7 @@ def facts_behind(store: Store, bundle: Bundle, record: Record, *, sees_all: bool
     """
     found = []
     for number in bundle.reviews_on(record.submission, record.now):
-        for stored in store.reviews(f"{number:08x}")[-1:]:
+        for stored in store.administration.reviews(f"{number:08x}")[-1:]:
             facts = facts_of(stored, record.now)
             if not sees_all:
                 ruled = sentence("ruling", facts["ruling"])

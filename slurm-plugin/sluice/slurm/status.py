@@ -381,11 +381,11 @@ def learning_state(store: Store, history: Path, now: int) -> dict[str, Any]:
     """Return what `sluice status --json` prints; now is in UTC seconds."""
     status = read_status(learner_path(history)) or Status()
     facts = status.facts
-    in_use = store.model_in_use()
-    model = next((one for one in store.trainings() if one.id == in_use), None)
+    in_use = store.models.model_in_use()
+    model = next((one for one in store.models.trainings() if one.id == in_use), None)
     trained_until = model.metrics.get("until") if model else None
     until = facts.get("until", trained_until) if model else None
-    first, unknown = store.runs_ended_after(int(str(until or 0)))
+    first, unknown = store.runs.runs_ended_after(int(str(until or 0)))
     running = _is_alive(learner_path(history))
     begun, polled = facts.get("since"), facts.get("polled")
     seconds = int(polled) - int(begun) if begun and polled else 0
@@ -394,10 +394,10 @@ def learning_state(store: Store, history: Path, now: int) -> dict[str, Any]:
         "is_running": running,
         "polled": polled,
         "core_share": int(facts["cpu_ms"]) / 1000 / seconds if seconds > 0 else None,
-        "last_log": store.last_run_end(),
-        "last_accounting": store.last_job_end(),
+        "last_log": store.runs.last_run_end(),
+        "last_accounting": store.jobs.last_job_end(),
         "accounting_asked": facts.get("accounting"),
-        "logs_waiting": store.count_waiting_logs(),
+        "logs_waiting": store.runs.count_waiting_logs(),
         "model": model
         and {
             "id": model.id,
@@ -406,8 +406,8 @@ def learning_state(store: Store, history: Path, now: int) -> dict[str, Any]:
             "until": until,
             "unconfirmed": facts.get("unconfirmed", model.metrics.get("unconfirmed", 0)),
         },
-        "model_waiting": store.model_waiting(),
-        "published": store.published_at(),
+        "model_waiting": store.models.model_waiting(),
+        "published": store.models.published_at(),
         "unknown_runs": unknown,
         "behind_seconds": now - first if first is not None else 0,
         "failing": {

@@ -58,7 +58,7 @@ def covered(status: Status) -> float | None:
 def turns_since(store: Store, since: int) -> dict[str, Any]:
     """Add up what was held, and would have been in observe, since a time (UTC seconds)."""
     return {
-        name: asdict(store.held_totals(since=since, is_held=is_held))
+        name: asdict(store.gates.held_totals(since=since, is_held=is_held))
         for name, is_held in (("held", True), ("in_thought", False))
     }
 

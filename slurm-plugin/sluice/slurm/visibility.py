@@ -103,7 +103,7 @@ def uid_of(name: str, store: Store | None) -> int:
     try:
         return pwd.getpwnam(name).pw_uid
     except KeyError:
-        uid = store.uid_of(name) if store else None
+        uid = store.jobs.uid_of(name) if store else None
     if uid is None:
         raise QueryError(f"{name}: no user of this machine or of the history has that name")
     return uid

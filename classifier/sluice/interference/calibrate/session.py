@@ -145,7 +145,7 @@ class Session:
         """Make it known to the history. Raises CalibrationError when its targets are in use."""
         with claimed(settings.targets):
             facts = {FILE_SYSTEMS: _file_systems(settings)}
-        number = store.add_calibration(
+        number = store.interference.add_calibration(
             created=int(time.time()), site=site, settings=settings.to_json() | facts
         )
         return cls(store, number, settings, probe)
@@ -162,7 +162,9 @@ class Session:
                     f"{directory}: was on {then} when calibration {calibration.id} began and is "
                     f"on {now} now; mount that again, or begin another calibration"
                 )
-        return cls(store, calibration.id, settings, probe, store.coruns([calibration.id]))
+        return cls(
+            store, calibration.id, settings, probe, store.interference.coruns([calibration.id])
+        )
 
     def run(self, tell: Callable[[CoRun], None]) -> None:
         """Measure what is left of the plan, for as long as the budget allows.
@@ -172,7 +174,7 @@ class Session:
         """
         with claimed(self.settings.targets):
             self._run_within_budget(tell)
-        self.store.finish_calibration(self.number)
+        self.store.interference.finish_calibration(self.number)
 
     def seconds_left(self) -> float:
         """Estimate how long `run` takes, but for what will yet be dropped and measured again."""
@@ -203,7 +205,7 @@ class Session:
             yield RUNS_ALONE + len(block), partial(self._measure, block)
 
     def _keep(self, corun: CoRun, tell: Callable[[CoRun], None]) -> None:
-        self.store.add_corun(self.number, corun)
+        self.store.interference.add_corun(self.number, corun)
         self.measured.append(corun)
         tell(corun)
 

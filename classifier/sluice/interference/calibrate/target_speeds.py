@@ -376,7 +376,7 @@ def speeds_of_lanes(
     names = lanes.names
     runs = [
         (run, [names[run.lane]])
-        for run in store.runs_on_lanes(since=now - WINDOW, until=now, latest=MOST_RUNS)
+        for run in store.interference.runs_on_lanes(since=now - WINDOW, until=now, latest=MOST_RUNS)
         if run.lane is not None and run.lane < len(names) and not run.with_corunners
     ]
     observed = [*_probed(store, now), *_of_runs(runs)]
@@ -394,7 +394,7 @@ def _speeds_of_others(store: Store, lanes: Lanes, now: int) -> list[TargetSpeed]
     runs = [
         (run, [_ost(ost) for ost in run.osts or ()])
         for run in without_corunners(
-            store.runs_on_osts(since=now - WINDOW, until=now, latest=MOST_RUNS)
+            store.interference.runs_on_osts(since=now - WINDOW, until=now, latest=MOST_RUNS)
         )
     ]
     observed = [*_probed(store, now), *_of_runs(runs)]
@@ -450,7 +450,7 @@ def _reason_to_drop(rate: float, foreign: float) -> str:
 def _probed(store: Store, now: int) -> list[SpeedObservation]:
     return [
         SpeedObservation(probe.target, probe.program, probe.observed, probe.rate)
-        for probe in store.target_probes(since=now - WINDOW)
+        for probe in store.interference.target_probes(since=now - WINDOW)
     ]
 
 

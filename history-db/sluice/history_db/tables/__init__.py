@@ -1,1 +1,1 @@
-"""One module a group of tables; `Store` puts them together."""
+"""One module and class a subject; `Store` has one of each."""

@@ -1,8 +1,10 @@
-"""The decision records, and what sluiced's gates saw and did.
+"""Decision records, and the snapshots that decisions were made with.
 
 What a user submits again and again is decided in the same way. A record that is like one before
 is compressed with that one, its base, and takes a twentieth of the room; others with some of the
 latest as a dictionary. Bases and dictionaries are kept in one table.
+Snapshots differ from second to second by a few bytes, so most are kept as what differs from the
+one before.
 """
 
 from __future__ import annotations
@@ -13,19 +15,24 @@ from collections import defaultdict
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from sluice.history_db.connection import Connection
+from sluice.history_db.connection import Tables
 from sluice.history_db.records import (
     Decision,
     DecisionCounts,
-    HeldBurst,
-    HeldTotals,
-    Holder,
-    IoWait,
-    Release,
-    RunningSet,
     Selection,
+    Snapshot,
 )
-from sluice.history_db.sql import WINDOW, Database, marks, packed, signed, unpacked, unsigned
+from sluice.history_db.sql import (
+    WINDOW,
+    Base,
+    Database,
+    marks,
+    packed,
+    restore,
+    signed,
+    unpacked,
+    unsigned,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -47,6 +54,12 @@ ALIKE = 128
 """One is like another if at most one in so many bits differs: time, number, snapshot, load."""
 MOST_KNOWN = 4000
 """Records that may be bases; then half of them are forgotten."""
+MAX_DELTAS = 512
+"""Deltas behind one that is kept whole: reading one takes all before it."""
+MIN_SAVING = 3
+"""A delta is kept if it is so many times smaller than the whole."""
+FORGOTTEN_AT_ONCE = 10_000
+"""Snapshots, in a transaction."""
 ZEROS = re.compile(rb"\0{32,}")
 """Unused room in records, which a dictionary has better things to do with than to repeat."""
 
@@ -64,8 +77,8 @@ class _Known:
         return (self.bits ^ bits).bit_count()
 
 
-class Decisions(Connection):
-    """Table `decisions`."""
+class Decisions(Tables):
+    """Tables `decisions` and `snapshots`, and what both are packed with."""
 
     _known: dict[int, list[_Known]] | None = None
     """By user."""
@@ -75,11 +88,15 @@ class Decisions(Connection):
     """For which it is used; then it is made anew."""
     _recent: bytes = b""
     """The latest records, of which the next dictionary is made."""
+    _latest_snapshot: tuple[int, Base] | None = None
+    """The one that was stored last, and its checksum."""
+    _deltas = 0
+    """Since one was stored whole."""
 
     def insert_decisions(self, decisions: Iterable[Decision]) -> int:
         """Add decisions; those known by (boot, number) already are left. Return how many."""
         try:
-            with self._transaction() as db:
+            with self._db.transaction() as db:
                 return sum(self._insert(db, decision) for decision in decisions)
         except BaseException:
             self._dictionary = self._known = None  # they may be some that were not stored
@@ -153,7 +170,7 @@ class Decisions(Connection):
         return made
 
     def _dictionaries(self, numbers: set[int]) -> dict[int | None, bytes]:
-        rows = self._rows(
+        rows = self._db.rows(
             "SELECT id, content FROM dictionaries WHERE id IN (SELECT value FROM json_each(?))",
             [json.dumps(list(numbers))],
         )
@@ -161,12 +178,14 @@ class Decisions(Connection):
 
     def add_loss(self, found: int, records: int) -> None:
         """Say that so many records were lost until a time (UTC seconds)."""
-        with self._transaction() as db:
+        with self._db.transaction() as db:
             db.execute("INSERT INTO losses (found, records) VALUES (?, ?)", [found, records])
 
     def losses(self, *, since: int) -> int:
         """Count the records that were lost and noticed from a time on."""
-        rows = self._rows("SELECT coalesce(sum(records), 0) FROM losses WHERE found >= ?", [since])
+        rows = self._db.rows(
+            "SELECT coalesce(sum(records), 0) FROM losses WHERE found >= ?", [since]
+        )
         return int(rows[0][0])
 
     def unjoined_decisions(self, *, since: int = 0) -> list[Decision]:
@@ -187,7 +206,7 @@ class Decisions(Connection):
 
     def count_decisions(self, *, since: int, until: int) -> DecisionCounts:
         """Count the plugin's decisions of a span of time, ties as those with a job."""
-        [row] = self._rows(
+        [row] = self._db.rows(
             """
             SELECT count(*), count(CASE WHEN job_id IS NULL AND joined_by IS NULL THEN 1 END)
             FROM   decisions
@@ -204,13 +223,12 @@ class Decisions(Connection):
             [uid, since, until],
         )
 
-    def join_decision(self, boot: int, number: int, job_id: int, joined_by: str) -> None:
-        """Say which job a decision was about; joined_by is `mark` or `key`."""
-        self.join_decisions([(boot, number, job_id, joined_by)])
-
     def join_decisions(self, verdicts: Iterable[tuple[int, int, int | None, str]]) -> None:
-        """Say of many decisions, by boot and number, which job each was about and how one knows."""
-        with self._transaction() as db:
+        """Say of decisions, by boot and number, which job each was about.
+
+        How one knows is `mark`, `key` or, without a job, `tie`.
+        """
+        with self._db.transaction() as db:
             for boot, number, job_id, joined_by in verdicts:
                 db.execute(
                     "UPDATE decisions SET job_id = ?, joined_by = ? WHERE boot = ? AND number = ?",
@@ -246,7 +264,7 @@ class Decisions(Connection):
 
     def decided_again(self, job_ids: Iterable[int]) -> set[int]:
         """Return which of these jobs sluiced decided again on."""
-        rows = self._rows(
+        rows = self._db.rows(
             "SELECT DISTINCT job_id FROM decisions WHERE is_second = 1 "
             "AND job_id IN (SELECT value FROM json_each(?))",
             [json.dumps(list(job_ids))],
@@ -312,7 +330,7 @@ class Decisions(Connection):
             last = (page[-1].now, signed(page[-1].boot), signed(page[-1].number))
 
     def _searched_from(self) -> int:
-        rows = self._rows(
+        rows = self._db.rows(
             "SELECT now FROM decisions ORDER BY now DESC LIMIT 1 OFFSET ?", [SEARCHED - 1]
         )
         return int(rows[0][0]) if rows else 0
@@ -323,7 +341,7 @@ class Decisions(Connection):
     def _each_decision(
         self, condition: str, values: Sequence[Any] | Mapping[str, Any]
     ) -> Iterator[Decision]:
-        rows = self._rows(
+        rows = self._db.rows(
             f"SELECT dictionary, {', '.join(DECISION_COLUMNS)} FROM decisions WHERE {condition}",
             values,
         )
@@ -344,159 +362,76 @@ class Decisions(Connection):
                 bool(is_second),
             )
 
-
-RELEASE_COLUMNS = tuple(field.name for field in fields(Release))
-HELD_COLUMNS = tuple(field.name for field in fields(HeldBurst))
-ALL_LANES = -1  # as a mask
-
-
-class Gates(Connection):
-    """Tables `running_sets`, `confined_jobs`, `jobs_in_company` and `releases`."""
-
-    def add_running_set(self, row: RunningSet) -> None:
-        content = {
-            "holders": [
-                [holder.job_id, holder.submit, holder.klass, holder.lane_mask]
-                for holder in row.holders
-            ],
-            "gates": row.gates,
-        }
-        with self._transaction() as db:
+    def add_snapshot(self, snapshot: Snapshot) -> None:
+        if self._db.rows("SELECT 1 FROM snapshots WHERE checksum = ?", [signed(snapshot.checksum)]):
+            return
+        with self._db.transaction() as db:
+            base, content = self._delta(db, snapshot)
             db.execute(
-                "INSERT INTO running_sets (cluster, taken, content) VALUES (?, ?, ?)",
-                [row.cluster, row.taken, json.dumps(content, separators=(",", ":"))],
+                "INSERT INTO snapshots (checksum, sequence, taken, content, base) "
+                "VALUES (?, ?, ?, ?, ?) ON CONFLICT (checksum) DO NOTHING",
+                [signed(snapshot.checksum), snapshot.sequence, snapshot.taken, content, base],
             )
-            db.executemany(
-                "INSERT OR IGNORE INTO confined_jobs (cluster, job_id, submit, lane, seen) "
-                "VALUES (?, ?, ?, ?, ?)",
-                [
-                    (
-                        row.cluster,
-                        holder.job_id,
-                        holder.submit,
-                        holder.lane_mask.bit_length() - 1,
-                        row.taken,
-                    )
-                    for holder in row.holders
-                    if holder.klass and holder.lane_mask.bit_count() == 1
-                ],
+        self._latest_snapshot = (snapshot.checksum, Base(snapshot.content))
+        self._deltas = 0 if base is None else self._deltas + 1
+
+    def _delta(self, db: Database, snapshot: Snapshot) -> tuple[int | None, bytes]:
+        """Return the base's checksum and the delta to it; None and the whole if that is as good."""
+        whole = packed(snapshot.content)
+        if self._latest_snapshot is None or self._deltas >= MAX_DELTAS:
+            return None, whole
+        checksum, base = self._latest_snapshot
+        delta = packed(base.delta(snapshot.content), base.content)
+        is_there = db.execute("SELECT 1 FROM snapshots WHERE checksum = ?", [signed(checksum)])
+        if MIN_SAVING * len(delta) > len(whole) or not is_there.fetchone():
+            return None, whole
+        return signed(checksum), delta
+
+    def snapshot(self, checksum: int) -> Snapshot | None:
+        rows = self._db.rows(
+            """
+            WITH RECURSIVE chain (depth, sequence, taken, content, base) AS (
+                SELECT 0, sequence, taken, content, base FROM snapshots WHERE checksum = ?
+                UNION ALL
+                SELECT chain.depth + 1, one.sequence, one.taken, one.content, one.base
+                FROM snapshots AS one JOIN chain ON one.checksum = chain.base
             )
-            db.executemany(
-                "INSERT OR IGNORE INTO jobs_in_company (cluster, job_id, submit, seen) "
-                "VALUES (?, ?, ?, ?)",
-                [
-                    (row.cluster, holder.job_id, holder.submit, row.taken)
-                    for holder in _with_corunners(row.holders)
-                ],
-            )
-
-    def latest_running_set(self) -> RunningSet | None:
-        """Return who ran together last, and which gates there were."""
-        rows = self._rows(
-            "SELECT cluster, taken, content FROM running_sets "
-            "ORDER BY taken DESC, rowid DESC LIMIT 1"
+            SELECT sequence, taken, content FROM chain ORDER BY depth DESC
+            """,
+            [signed(checksum)],
         )
-        return _running_set(*rows[0]) if rows else None
+        if not rows:
+            return None
+        content = unpacked(rows[0][2])
+        for _, _, delta in rows[1:]:
+            content = restore(content, unpacked(delta, content))
+        sequence, taken, _ = rows[-1]
+        return Snapshot(checksum, sequence, taken, content)
 
-    def running_sets(self, *, since: int = 0) -> Iterator[RunningSet]:
-        """Yield what sluiced saw running together, oldest first."""
-        for row in self._rows(
-            "SELECT cluster, taken, content FROM running_sets WHERE taken >= ? "
-            "ORDER BY taken, rowid",
-            [since],
-        ):
-            yield _running_set(*row)
+    def forget_snapshots(self, before: int) -> None:
+        """Forget those of before a time that no decision refers to, and none is made of.
 
-    def prune_running_sets(self, *, before: int) -> int:
-        """Forget the sets seen before a time; return how many."""
-        with self._transaction() as db:
-            return db.execute("DELETE FROM running_sets WHERE taken < ?", [before]).rowcount
-
-    def add_releases(self, rows: Iterable[Release]) -> None:
-        with self._transaction() as db:
-            for row in rows:
-                values = {name: getattr(row, name) for name in RELEASE_COLUMNS}
-                db.execute(
-                    f"INSERT INTO releases ({', '.join(values)}) VALUES ({marks(len(values))})",
-                    list(values.values()),
-                )
-
-    def releases(self, *, since: int = 0, job_id: int | None = None) -> list[Release]:
-        """Return the jobs whose tokens were taken off, oldest first."""
-        rows = self._rows(
-            f"SELECT {', '.join(RELEASE_COLUMNS)} FROM releases "
-            "WHERE released >= ? AND (? IS NULL OR job_id = ?) ORDER BY released, rowid",
-            [since, job_id, job_id],
+        The latest first: what is made of another was stored after it.
+        """
+        needed = self._db.rows(
+            "SELECT base FROM snapshots WHERE base IS NOT NULL "
+            "AND (taken >= ? OR checksum IN (SELECT snapshot FROM decisions))",
+            [before],
         )
-        return [Release(*row) for row in rows]
-
-    def add_io_waits(self, rows: Iterable[IoWait]) -> None:
-        """Add these seconds to those that are there."""
-        with self._transaction() as db:
-            db.executemany(
-                "INSERT INTO io_waits (cluster, hour, uid, account, seconds) "
-                "VALUES (?, ?, ?, ?, ?) "
-                "ON CONFLICT DO UPDATE SET seconds = seconds + excluded.seconds",
-                [(row.cluster, row.hour, row.uid, row.account, row.seconds) for row in rows],
-            )
-
-    def io_waits(self, *, since: int = 0, cluster: str | None = None) -> list[IoWait]:
-        """Return how long users waited for tokens, hour by hour, oldest first."""
-        rows = self._rows(
-            "SELECT cluster, hour, uid, account, seconds FROM io_waits "
-            "WHERE hour >= ? AND (? IS NULL OR cluster = ?) ORDER BY hour, cluster, uid, account",
-            [since, cluster, cluster],
+        bases = {base for (base,) in needed}
+        old = self._db.rows(
+            "SELECT checksum, base FROM snapshots "
+            "WHERE taken < ? AND checksum NOT IN (SELECT snapshot FROM decisions) "
+            "ORDER BY taken DESC, sequence DESC",
+            [before],
         )
-        return [IoWait(*row) for row in rows]
-
-
-class HeldBursts(Connection):
-    """Table `held_bursts`."""
-
-    def add_held_bursts(self, rows: Iterable[HeldBurst]) -> None:
-        """Keep these; what is there already stays as it is."""
-        with self._transaction() as db:
-            db.executemany(
-                f"INSERT OR IGNORE INTO held_bursts ({', '.join(HELD_COLUMNS)}) "
-                f"VALUES ({marks(len(HELD_COLUMNS))})",
-                [[getattr(row, name) for name in HELD_COLUMNS] for row in rows],
-            )
-
-    def held_bursts(
-        self, job_id: int, cluster: str, *, since: int, until: int | None = None
-    ) -> list[HeldBurst]:
-        """Return the held bursts of a job that began in this time, oldest first."""
-        rows = self._rows(
-            f"SELECT {', '.join(HELD_COLUMNS)} FROM held_bursts "
-            "WHERE job_id = ? AND cluster = ? AND began >= ? AND (? IS NULL OR began <= ?) "
-            "ORDER BY began, number",
-            [job_id, cluster, since, until, until],
-        )
-        named = (dict(zip(HELD_COLUMNS, row, strict=True)) for row in rows)
-        return [HeldBurst(**row | {"is_held": bool(row["is_held"])}) for row in named]
-
-    def held_totals(self, *, since: int, is_held: bool) -> HeldTotals:
-        """Add up the bursts that were held, or would have been, since a time (UTC seconds)."""
-        [row] = self._rows(
-            "SELECT count(*), total(holds), total(held), total(held * nodes), "
-            "total(ended = 'budget'), total(saving) FROM held_bursts "
-            "WHERE began >= ? AND is_held = ?",
-            [since, is_held],
-        )
-        bursts, holds, seconds, node_seconds, budgets, saving = row
-        return HeldTotals(bursts, int(holds), seconds, node_seconds, int(budgets), saving)
-
-
-def _running_set(cluster: str, taken: int, text: str) -> RunningSet:
-    content = json.loads(text)
-    holders = tuple(Holder(*holder) for holder in content["holders"])
-    return RunningSet(cluster, taken, holders, content["gates"])
-
-
-def _with_corunners(holders: Sequence[Holder]) -> list[Holder]:
-    """Return those who are not alone on their lanes; without a token they are on all of them."""
-    shared = taken = 0
-    for holder in holders:
-        shared |= taken & (holder.lane_mask or ALL_LANES)
-        taken |= holder.lane_mask or ALL_LANES
-    return [holder for holder in holders if (holder.lane_mask or ALL_LANES) & shared]
+        forgotten = []
+        for checksum, base in old:
+            if checksum in bases:
+                bases.add(base)
+            else:
+                forgotten.append((checksum,))
+        for start in range(0, len(forgotten), FORGOTTEN_AT_ONCE):
+            with self._db.transaction() as db:
+                for row in forgotten[start : start + FORGOTTEN_AT_ONCE]:
+                    db.execute("DELETE FROM snapshots WHERE checksum = ?", row)

@@ -5,17 +5,28 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from sluice.history_db.connection import Connection
+from sluice.history_db.connection import Tables
 from sluice.history_db.records import Coverage, Job, is_borne_out
 from sluice.history_db.sql import Database, columns, marks, signed, unsigned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from sluice.history_db.connection import Connection
     from sluice.history_db.job_stats import JobStats
 
 
 JOB_COLUMNS = tuple(field.name for field in fields(Job))
+# A job's accounting and the log's clock come from different machines.
+CLOCK_SLACK_SECONDS = 60
+# Seconds after its end in which the accounting of a job has come.
+ACCOUNTING_DELAY = 2 * 86400
+# Why a log is in quarantine: its job may still be accounted for, or is not any more.
+WAITS = "waits for the accounting of job"
+NO_JOB = "not believed: the accounting has no job of its number, user and time"
+
+
+WEEK = 604800  # seconds
 JOB_IDENTITY = ("cluster", "job_id", "array_task", "submit", "restarts")
 
 LEFT_NO_LOG = """
@@ -120,8 +131,25 @@ def _contradiction(served: JobStats, job: Job) -> str | None:
     return None
 
 
-class Jobs(Connection):
-    """Table `jobs`."""
+NEWEST = 1000  # by their start, among which the latest end is sought
+
+
+def newest_end(history: Connection, table: str, condition: str) -> int | None:
+    """Return when the last of the newest rows of a table ended."""
+    rows = history.rows(
+        f"SELECT max(end) FROM (SELECT end FROM {table} "
+        f"WHERE {condition} AND start IS NOT NULL ORDER BY start DESC LIMIT ?)",
+        [NEWEST],
+    )
+    (end,) = rows[0]
+    return None if end is None else int(end)
+
+
+class Jobs(Tables):
+    """Tables `jobs` and `weekly_coverage`, and column `logs.job`.
+
+    Coverage is kept added up: a report that opens with it must not wait for a million jobs.
+    """
 
     def upsert_jobs(self, jobs: Iterable[Job]) -> tuple[int, int]:
         """Add jobs or complete what is known of them; return how many were added and changed.
@@ -131,7 +159,7 @@ class Jobs(Connection):
         """
         added = changed = 0
         others = [name for name in JOB_COLUMNS if name not in JOB_IDENTITY]
-        with self._transaction() as db:
+        with self._db.transaction() as db:
             for job in jobs:
                 values = {name: getattr(job, name) for name in others}
                 if job.source == "sacct":
@@ -178,7 +206,7 @@ class Jobs(Connection):
         """
         matched = 0
         contradicted = []
-        with self._transaction() as db:
+        with self._db.transaction() as db:
             for served in stats:
                 row = db.execute(
                     f"SELECT id, {', '.join(JOB_COLUMNS)} FROM jobs WHERE {OF_SERVED} "
@@ -224,7 +252,7 @@ class Jobs(Connection):
         return self._latest_jobs(LEFT_NO_LOG, latest)
 
     def _latest_jobs(self, condition: str, latest: int) -> list[Job]:
-        rows = self._rows(
+        rows = self._db.rows(
             f"SELECT {columns('jobs', JOB_COLUMNS)} FROM jobs WHERE {condition} "
             "ORDER BY start DESC, jobs.id DESC LIMIT ?",
             [latest],
@@ -233,7 +261,7 @@ class Jobs(Connection):
 
     def unlogged_jobs_during(self, start: float, end: float) -> list[Job]:
         """Return jobs without a log, but with figures of their I/O, that ran between two times."""
-        rows = self._rows(
+        rows = self._db.rows(
             f"SELECT {columns('jobs', JOB_COLUMNS)} FROM jobs WHERE {UNLOGGED} "
             "AND jobs.start < ? AND jobs.end > ? ORDER BY start, jobs.id",
             [end, start],
@@ -242,7 +270,7 @@ class Jobs(Connection):
 
     def jobs_with_id(self, job_id: int, cluster: str | None = None) -> list[Job]:
         """Return the jobs with this id, the latest first: ids are used again."""
-        rows = self._rows(
+        rows = self._db.rows(
             f"SELECT {columns('jobs', JOB_COLUMNS)} FROM jobs "
             "WHERE job_id = ? AND (? IS NULL OR cluster = ?) "
             "ORDER BY submit DESC, restarts DESC",
@@ -252,7 +280,7 @@ class Jobs(Connection):
 
     def all_jobs(self, *, latest: int | None = None) -> list[Job]:
         """Return every job, or the last so many, in the order of submission."""
-        rows = self._rows(
+        rows = self._db.rows(
             f"SELECT {columns('jobs', JOB_COLUMNS)} FROM jobs ORDER BY submit DESC, "
             "cluster DESC, job_id DESC, array_task DESC, restarts DESC LIMIT ?",
             [-1 if latest is None else latest],
@@ -265,7 +293,7 @@ class Jobs(Connection):
 
     def uid_of(self, user: str) -> int | None:
         """Return the uid of a user by the accounting, or by the logs of their jobs."""
-        rows = self._rows(
+        rows = self._db.rows(
             "SELECT coalesce(jobs.uid, logs.uid) FROM jobs "
             "LEFT JOIN logs ON logs.job = jobs.id "
             "WHERE jobs.user = ? AND coalesce(jobs.uid, logs.uid) IS NOT NULL "
@@ -274,26 +302,13 @@ class Jobs(Connection):
         )
         return rows[0][0] if rows else None
 
-
-# A job's accounting and the log's clock come from different machines.
-CLOCK_SLACK_SECONDS = 60
-# Seconds after its end in which the accounting of a job has come.
-ACCOUNTING_DELAY = 2 * 86400
-# Why a log is in quarantine: its job may still be accounted for, or is not any more.
-WAITS = "waits for the accounting of job"
-NO_JOB = "not believed: the accounting has no job of its number, user and time"
-
-
-class Links(Connection):
-    """Column `logs.job`."""
-
     def link_logs(self) -> int:
         """Find the job of each log that has none: same job id, uid and time. Return how many.
 
         Where several jobs fit (two clusters, a requeue), the one that started last before the
         log did is taken.
         """
-        with self._transaction() as db:
+        with self._db.transaction() as db:
             return db.execute(
                 """
                 UPDATE logs SET job = (
@@ -323,7 +338,7 @@ class Links(Connection):
         The files are to be read again: what they say is not kept before it is believed. now is in
         UTC seconds; logs that end later would be refused again at each poll.
         """
-        rows = self._rows(
+        rows = self._db.rows(
             """
             SELECT path FROM logs
             WHERE reason IS NOT NULL AND logs.end <= :now + :slack AND EXISTS (
@@ -344,7 +359,7 @@ class Links(Connection):
 
         They are still read again once their job is accounted for. now is in UTC seconds.
         """
-        with self._transaction() as db:
+        with self._db.transaction() as db:
             return db.execute(
                 """
                 UPDATE logs SET reason = :reason
@@ -358,7 +373,7 @@ class Links(Connection):
 
         Whole hours among them say that the accounting was read in the wrong time zone.
         """
-        rows = self._rows(
+        rows = self._db.rows(
             """
             SELECT logs.start - jobs.start FROM logs
             JOIN jobs ON jobs.job_id = logs.jobid AND jobs.uid = logs.uid
@@ -368,16 +383,9 @@ class Links(Connection):
         )
         return [row[0] for row in rows]
 
-
-WEEK = 604800  # seconds
-
-
-class CoverageTable(Connection):
-    """Table `weekly_coverage`: a report that opens with it must not wait for a million jobs."""
-
     def update_coverage(self) -> None:
         """Add up anew the weeks in which jobs or their logs have changed."""
-        with self._transaction() as db:
+        with self._db.transaction() as db:
             db.execute(
                 "DELETE FROM weekly_coverage WHERE week IN (SELECT week FROM uncovered_weeks)"
             )
@@ -415,7 +423,7 @@ class CoverageTable(Connection):
 
     def coverage(self) -> Coverage:
         """Return the shares over all that the accounting tells of, as last added up."""
-        row = self._rows(
+        row = self._db.rows(
             """
             SELECT total(jobs), total(logged_jobs), total(node_seconds),
                    total(logged_node_seconds), total(bytes), total(logged_bytes)
@@ -423,3 +431,7 @@ class CoverageTable(Connection):
             """
         )[0]
         return Coverage(int(row[0]), int(row[1]), *row[2:])
+
+    def last_job_end(self) -> int | None:
+        """Return when the last of the newest jobs ended."""
+        return newest_end(self._db, "jobs", "end IS NOT NULL")

@@ -10,7 +10,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from sluice.history_db.connection import Connection
+from sluice.history_db.connection import Tables
 from sluice.history_db.errors import HistoryError
 from sluice.history_db.records import (
     Application,
@@ -19,81 +19,13 @@ from sluice.history_db.records import (
     Model,
     Publication,
     Run,
-    StoredReview,
     Training,
 )
 from sluice.history_db.sql import Base, Database, packed, restore, signed, unpacked, unsigned
-from sluice.history_db.tables.logs import Runs
+from sluice.history_db.tables.runs import Runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-
-class Applications(Runs):
-    """Tables `applications` and `application_runs`."""
-
-    def reserve_applications(self, count: int) -> int:
-        """Return the first of `count` consecutive ids that no application ever had."""
-        with self._transaction() as db:
-            row = db.execute(
-                "SELECT seq FROM sqlite_sequence WHERE name = 'applications'"
-            ).fetchone()
-            first = 1 if row is None else row[0] + 1
-            last = first + count - 1
-            if row is None:
-                db.execute(
-                    "INSERT INTO sqlite_sequence (name, seq) VALUES ('applications', ?)", [last]
-                )
-            else:
-                db.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = 'applications'", [last])
-        return first
-
-    def applications(self, model: int) -> list[Application]:
-        rows = self._rows("SELECT id FROM applications WHERE model = ? ORDER BY id", [model])
-        found = (self.application(row[0]) for row in rows)
-        return [application for application in found if application is not None]
-
-    def application(self, application_id: int) -> Application | None:
-        """Return what a bundle's application entry was learned from."""
-        rows = self._rows(
-            "SELECT evidence, key, label, runs FROM applications WHERE id = ?", [application_id]
-        )
-        if not rows:
-            return None
-        evidence, key, label, runs = rows[0]
-        logs = self._rows(
-            "SELECT log FROM application_runs WHERE application = ? ORDER BY log",
-            [application_id],
-        )
-        return Application(
-            evidence=evidence,
-            key=unsigned(key),
-            label=label,
-            runs=runs,
-            logs=tuple(row[0] for row in logs),
-            id=application_id,
-        )
-
-    def known_applications(self, model: int | None) -> list[Known]:
-        """Tell of all applications of a model; None: of none."""
-        rows = self._rows(
-            """
-            SELECT id, evidence, label, runs,
-                   (SELECT logs.uid FROM application_runs
-                    JOIN logs ON logs.id = application_runs.log
-                    WHERE application_runs.application = applications.id LIMIT 1)
-            FROM applications WHERE model = ? ORDER BY id
-            """,
-            [model],
-        )
-        return [Known(*row) for row in rows]
-
-    def runs_behind(self, application_id: int) -> list[Run]:
-        """Return the runs an application's profile was learned from, the latest first."""
-        application = self.application(application_id)
-        if application is None:
-            return []
-        return sorted(self.runs(application.logs), key=lambda run: run.log.start or 0, reverse=True)
 
 
 def put_applications(db: Database, model: int, applications: Iterable[Application]) -> None:
@@ -120,11 +52,18 @@ def model_of(row: Sequence[Any]) -> Model:
     return Model(id=model, created=created, metrics=json.loads(metrics), content=content)
 
 
-class Models(Applications):
-    """Tables `classifiers` and `models`."""
+MIN_SAVING = 4
+"""A delta is kept if it is so many times smaller than the whole."""
+
+
+class Models(Tables):
+    """Tables `classifiers`, `models`, `applications`, `application_runs` and `bundles`."""
+
+    _whole: tuple[int, Base] | None = None
+    """The one that was kept whole last, and its checksum."""
 
     def add_classifier(self, content: bytes, metrics: dict[str, object]) -> None:
-        with self._transaction() as db:
+        with self._db.transaction() as db:
             db.execute(
                 "INSERT INTO classifiers (created, metrics, content) VALUES (?, ?, ?)",
                 [int(time.time()), json.dumps(metrics), content],
@@ -132,7 +71,7 @@ class Models(Applications):
 
     def classifier(self) -> bytes | None:
         """Return the pattern classifier that was trained last on this history's labels."""
-        rows = self._rows("SELECT content FROM classifiers ORDER BY id DESC LIMIT 1")
+        rows = self._db.rows("SELECT content FROM classifiers ORDER BY id DESC LIMIT 1")
         return rows[0][0] if rows else None
 
     def add_model(
@@ -144,53 +83,109 @@ class Models(Applications):
         created: int,
     ) -> int:
         """Keep a trained model and what its applications were learned from; return its id."""
-        with self._transaction() as db:
+        with self._db.transaction() as db:
             cursor = db.execute(
                 "INSERT INTO models (created, metrics, content) VALUES (?, ?, ?)",
                 [created, json.dumps(metrics), content],
             )
             model = cursor.lastrowid
             if model is None:
-                raise HistoryError(f"{self.path}: SQLite gave no id to the new model")
+                raise HistoryError(f"{self._db.path}: SQLite gave no id to the new model")
             put_applications(db, model, applications)
         return model
 
     def update_applications(self, model: int, applications: Iterable[Application]) -> None:
         """Say what these applications of a model, known or new to it, are learned from now."""
-        with self._transaction() as db:
+        with self._db.transaction() as db:
             put_applications(db, model, applications)
 
     def trainings(self) -> list[Training]:
         """Tell of the models that are kept, the latest last."""
-        rows = self._rows("SELECT id, created, metrics FROM models ORDER BY id")
+        rows = self._db.rows("SELECT id, created, metrics FROM models ORDER BY id")
         return [Training(model, created, json.loads(metrics)) for model, created, metrics in rows]
 
     def model(self, model_id: int) -> Model | None:
-        rows = self._rows(
+        rows = self._db.rows(
             "SELECT id, created, metrics, content FROM models WHERE id = ?", [model_id]
         )
         return model_of(rows[0]) if rows else None
 
     def latest_model(self) -> Model | None:
-        rows = self._rows(
+        rows = self._db.rows(
             "SELECT id, created, metrics, content FROM models ORDER BY id DESC LIMIT 1"
         )
         return model_of(rows[0]) if rows else None
 
+    def reserve_applications(self, count: int) -> int:
+        """Return the first of `count` consecutive ids that no application ever had."""
+        with self._db.transaction() as db:
+            row = db.execute(
+                "SELECT seq FROM sqlite_sequence WHERE name = 'applications'"
+            ).fetchone()
+            first = 1 if row is None else row[0] + 1
+            last = first + count - 1
+            if row is None:
+                db.execute(
+                    "INSERT INTO sqlite_sequence (name, seq) VALUES ('applications', ?)", [last]
+                )
+            else:
+                db.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = 'applications'", [last])
+        return first
 
-WORTH = 4
-"""A delta is kept if it is so many times smaller than the whole."""
+    def applications(self, model: int) -> list[Application]:
+        rows = self._db.rows("SELECT id FROM applications WHERE model = ? ORDER BY id", [model])
+        found = (self.application(row[0]) for row in rows)
+        return [application for application in found if application is not None]
 
+    def application(self, application_id: int) -> Application | None:
+        """Return what a bundle's application entry was learned from."""
+        rows = self._db.rows(
+            "SELECT evidence, key, label, runs FROM applications WHERE id = ?", [application_id]
+        )
+        if not rows:
+            return None
+        evidence, key, label, runs = rows[0]
+        logs = self._db.rows(
+            "SELECT log FROM application_runs WHERE application = ? ORDER BY log",
+            [application_id],
+        )
+        return Application(
+            evidence=evidence,
+            key=unsigned(key),
+            label=label,
+            runs=runs,
+            logs=tuple(row[0] for row in logs),
+            id=application_id,
+        )
 
-class Bundles(Connection):
-    """Table `bundles`: files from which decisions can be replayed."""
+    def known_applications(self, model: int | None) -> list[Known]:
+        """Tell of all applications of a model; None: of none."""
+        rows = self._db.rows(
+            """
+            SELECT id, evidence, label, runs,
+                   (SELECT logs.uid FROM application_runs
+                    JOIN logs ON logs.id = application_runs.log
+                    WHERE application_runs.application = applications.id LIMIT 1)
+            FROM applications WHERE model = ? ORDER BY id
+            """,
+            [model],
+        )
+        return [Known(*row) for row in rows]
 
-    _whole: tuple[int, Base] | None = None
-    """The one that was kept whole last, and its checksum."""
+    def runs_behind(self, application_id: int) -> list[Run]:
+        """Return the runs an application's profile was learned from, the latest first."""
+        application = self.application(application_id)
+        if application is None:
+            return []
+        return sorted(
+            Runs(self._db).runs(application.logs),
+            key=lambda run: run.log.start or 0,
+            reverse=True,
+        )
 
     def add_bundle(self, bundle: Bundle) -> None:
         """Keep a bundle as the one published last, also of several in one second."""
-        with self._transaction() as db:
+        with self._db.transaction() as db:
             base, content = self._delta(bundle.content)
             (latest,) = db.execute("SELECT max(published_at) FROM bundles").fetchone()
             db.execute(
@@ -214,13 +209,13 @@ class Bundles(Connection):
             return None, content
         checksum, base = whole
         delta = packed(base.delta(content))
-        if WORTH * len(delta) > len(content):
+        if MIN_SAVING * len(delta) > len(content):
             self._whole = None
             return None, content
         return signed(checksum), delta
 
     def _latest_whole(self) -> tuple[int, Base] | None:
-        rows = self._rows(
+        rows = self._db.rows(
             "SELECT checksum FROM bundles WHERE base IS NULL "
             "ORDER BY published_at DESC, rowid DESC LIMIT 1"
         )
@@ -231,7 +226,7 @@ class Bundles(Connection):
         return self._whole
 
     def bundle(self, checksum: int) -> Bundle | None:
-        rows = self._rows(
+        rows = self._db.rows(
             """
             SELECT one.model, one.path, one.published_at, one.content, base.content
             FROM bundles AS one LEFT JOIN bundles AS base ON base.checksum = one.base
@@ -248,7 +243,7 @@ class Bundles(Connection):
 
     def latest_publication(self) -> Publication | None:
         """Tell of the bundle that was published last."""
-        rows = self._rows(
+        rows = self._db.rows(
             "SELECT checksum, model, path, published_at FROM bundles "
             "ORDER BY published_at DESC, rowid DESC LIMIT 1"
         )
@@ -261,7 +256,7 @@ class Bundles(Connection):
 
     def bundle_head(self, checksum: int, size: int) -> bytes:
         """Return the first bytes of a bundle that may have many; none if it is not known."""
-        rows = self._rows(
+        rows = self._db.rows(
             "SELECT base, substr(content, 1, ?) FROM bundles WHERE checksum = ?",
             [size, signed(checksum)],
         )
@@ -272,14 +267,14 @@ class Bundles(Connection):
 
     def publication(self, checksum: int) -> Publication | None:
         """Tell of one bundle, if it is kept."""
-        rows = self._rows(
+        rows = self._db.rows(
             "SELECT model, path, published_at FROM bundles WHERE checksum = ?", [signed(checksum)]
         )
         return Publication(checksum, *rows[0]) if rows else None
 
     def publications(self) -> list[Publication]:
         """Tell of the bundles that are kept, the latest last."""
-        rows = self._rows(
+        rows = self._db.rows(
             "SELECT checksum, model, path, published_at FROM bundles "
             "ORDER BY published_at, checksum"
         )
@@ -287,19 +282,19 @@ class Bundles(Connection):
 
     def published_at(self) -> int | None:
         """Return when a bundle was published last."""
-        (moment,) = self._rows("SELECT max(published_at) FROM bundles")[0]
+        (moment,) = self._db.rows("SELECT max(published_at) FROM bundles")[0]
         return None if moment is None else int(moment)
 
     def model_in_use(self) -> int | None:
         """Return the model that was published last."""
-        rows = self._rows(
+        rows = self._db.rows(
             "SELECT model FROM bundles ORDER BY published_at DESC, rowid DESC LIMIT 1"
         )
         return rows[0][0] if rows else None
 
     def model_waiting(self) -> int | None:
         """Return the latest model if it was never published, while an earlier one is in use."""
-        rows = self._rows(
+        rows = self._db.rows(
             """
             SELECT id FROM (SELECT max(id) AS id FROM models)
             WHERE id > ? AND id NOT IN (SELECT model FROM bundles WHERE model IS NOT NULL)
@@ -310,7 +305,7 @@ class Bundles(Connection):
 
     def model_before(self) -> int | None:
         """Return the model that was published before the one in use."""
-        rows = self._rows(
+        rows = self._db.rows(
             """
             SELECT model FROM bundles
             WHERE model IS NOT NULL AND model IS NOT ?
@@ -322,7 +317,7 @@ class Bundles(Connection):
 
     def prune_models(self, keep: int) -> None:
         """Forget all but the latest `keep` models and bundles, except what decisions refer to."""
-        with self._transaction() as db:
+        with self._db.transaction() as db:
             db.execute(
                 """
                 DELETE FROM bundles
@@ -352,41 +347,3 @@ class Bundles(Connection):
                 """,
                 [keep],
             )
-
-
-class Reviews(Connection):
-    """Table `reviews`."""
-
-    def add_review(self, review: StoredReview) -> None:
-        """Write a review down; those that stand under the same name are undone by it."""
-        with self._transaction() as db:
-            self._undo(db, review.name, review.content.get("by") or review.source, review.made_at)
-            db.execute(
-                "INSERT INTO reviews (name, source, made_at, content) VALUES (?, ?, ?, ?)",
-                [review.name, review.source, review.made_at, json.dumps(review.content)],
-            )
-
-    def undo_review(self, name: str, by: str, now: int) -> bool:
-        """Take a review back; False if none of this name stands."""
-        with self._transaction() as db:
-            return self._undo(db, name, by, now)
-
-    @staticmethod
-    def _undo(db: Database, name: str, by: str, now: int) -> bool:
-        undone = db.execute(
-            "UPDATE reviews SET undone_at = ?, undone_by = ? WHERE name = ? AND undone_at IS NULL",
-            [now, by, name],
-        )
-        return undone.rowcount > 0
-
-    def reviews(self, name: str | None = None) -> list[StoredReview]:
-        """Return all reviews there ever were, or those of a name, in the order of their making."""
-        chosen, values = ("", []) if name is None else ("WHERE name = ?", [name])
-        return [
-            StoredReview(row[0], row[1], row[2], json.loads(row[3]), *row[4:])
-            for row in self._rows(
-                "SELECT name, source, made_at, content, undone_at, undone_by FROM reviews "
-                f"{chosen} ORDER BY id",
-                values,
-            )
-        ]

@@ -1,115 +1,18 @@
-"""Snapshots that decisions were made with, and upkeep of the file.
-
-Snapshots differ from second to second by a few bytes, so most are kept as what differs from the
-one before. Upkeep forgets, compacts, copies, takes names out and hands out flat rows.
-"""
+"""Upkeep of the file: forgets, compacts, copies, takes names out and hands out flat rows."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Any
 
-from sluice.history_db.connection import Connection
+from sluice.history_db.connection import Tables
 from sluice.history_db.migrations import SEALS, seal_audit
-from sluice.history_db.records import Column, Pruned, Snapshot
-from sluice.history_db.sql import Base, packed, restore, signed, unpacked
+from sluice.history_db.records import Column, Pruned
+from sluice.history_db.tables.decisions import Decisions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
-
-    from sluice.history_db.sql import Database
-
-
-LONGEST = 512
-"""Deltas behind one that is kept whole: reading one takes all before it."""
-AT_ONCE = 10_000
-"""Rows forgotten in a transaction."""
-WORTH = 3
-"""A delta is kept if it is so many times smaller than the whole."""
-
-
-class Snapshots(Connection):
-    """Table `snapshots`."""
-
-    _latest: tuple[int, Base] | None = None
-    """The one that was stored last, and its checksum."""
-    _deltas = 0
-    """Since one was stored whole."""
-
-    def add_snapshot(self, snapshot: Snapshot) -> None:
-        if self._rows("SELECT 1 FROM snapshots WHERE checksum = ?", [signed(snapshot.checksum)]):
-            return
-        with self._transaction() as db:
-            base, content = self._packed(db, snapshot)
-            db.execute(
-                "INSERT INTO snapshots (checksum, sequence, taken, content, base) "
-                "VALUES (?, ?, ?, ?, ?) ON CONFLICT (checksum) DO NOTHING",
-                [signed(snapshot.checksum), snapshot.sequence, snapshot.taken, content, base],
-            )
-        self._latest = (snapshot.checksum, Base(snapshot.content))
-        self._deltas = 0 if base is None else self._deltas + 1
-
-    def _packed(self, db: Database, snapshot: Snapshot) -> tuple[int | None, bytes]:
-        """Return the base's checksum and the delta to it; None and the whole if that is as good."""
-        whole = packed(snapshot.content)
-        if self._latest is None or self._deltas >= LONGEST:
-            return None, whole
-        checksum, base = self._latest
-        delta = packed(base.delta(snapshot.content), base.content)
-        is_there = db.execute("SELECT 1 FROM snapshots WHERE checksum = ?", [signed(checksum)])
-        if WORTH * len(delta) > len(whole) or not is_there.fetchone():
-            return None, whole
-        return signed(checksum), delta
-
-    def snapshot(self, checksum: int) -> Snapshot | None:
-        rows = self._rows(
-            """
-            WITH RECURSIVE chain (depth, sequence, taken, content, base) AS (
-                SELECT 0, sequence, taken, content, base FROM snapshots WHERE checksum = ?
-                UNION ALL
-                SELECT chain.depth + 1, one.sequence, one.taken, one.content, one.base
-                FROM snapshots AS one JOIN chain ON one.checksum = chain.base
-            )
-            SELECT sequence, taken, content FROM chain ORDER BY depth DESC
-            """,
-            [signed(checksum)],
-        )
-        if not rows:
-            return None
-        content = unpacked(rows[0][2])
-        for _, _, delta in rows[1:]:
-            content = restore(content, unpacked(delta, content))
-        sequence, taken, _ = rows[-1]
-        return Snapshot(checksum, sequence, taken, content)
-
-    def _forget_snapshots(self, before: int) -> None:
-        """Forget those of before a time that no decision refers to, and none is made of.
-
-        The latest first: what is made of another was stored after it.
-        """
-        needed = self._rows(
-            "SELECT base FROM snapshots WHERE base IS NOT NULL "
-            "AND (taken >= ? OR checksum IN (SELECT snapshot FROM decisions))",
-            [before],
-        )
-        bases = {base for (base,) in needed}
-        old = self._rows(
-            "SELECT checksum, base FROM snapshots "
-            "WHERE taken < ? AND checksum NOT IN (SELECT snapshot FROM decisions) "
-            "ORDER BY taken DESC, sequence DESC",
-            [before],
-        )
-        forgotten = []
-        for checksum, base in old:
-            if checksum in bases:
-                bases.add(base)
-            else:
-                forgotten.append((checksum,))
-        for start in range(0, len(forgotten), AT_ONCE):
-            with self._transaction() as db:
-                for row in forgotten[start : start + AT_ONCE]:
-                    db.execute("DELETE FROM snapshots WHERE checksum = ?", row)
 
 
 PAGE = 2000  # rows read at once
@@ -133,12 +36,12 @@ LEFT_OUT = (
 """Columns that mean nothing outside this file, or are no single value."""
 
 
-class Upkeep(Snapshots):
+class Upkeep(Tables):
     """All tables."""
 
     def count_prunable(self, *, before: int) -> int:
         """Return about how many runs, jobs and decisions `prune` has to forget, by indices."""
-        [[count]] = self._rows(
+        [[count]] = self._db.rows(
             "SELECT (SELECT count(*) FROM logs WHERE start < :before) "
             "+ (SELECT count(*) FROM jobs WHERE start < :before) "
             "+ (SELECT count(*) FROM decisions WHERE now < :before)",
@@ -182,8 +85,8 @@ class Upkeep(Snapshots):
             advance,
         )
         decisions = self._forget("decisions", "boot, number", "now < :before", before, advance)
-        self._forget_snapshots(before)
-        with self._transaction() as db:
+        Decisions(self._db).forget_snapshots(before)
+        with self._db.transaction() as db:
             db.execute("DELETE FROM running_sets WHERE taken < ?", [before])
             db.execute("DELETE FROM releases WHERE released < ?", [before])
             db.execute("DELETE FROM io_waits WHERE hour < ?", [before])
@@ -205,14 +108,14 @@ class Upkeep(Snapshots):
 
     def _choose_needed(self, before: int, application: Callable[[str], str]) -> None:
         """Fill `needed_logs` and `needed_jobs`, tables of this connection."""
-        with self._named_errors():
-            self._db.create_function("application", 1, application, deterministic=True)
+        with self._db.named_errors():
+            self._db.sqlite.create_function("application", 1, application, deterministic=True)
             for table, name, source in (
                 ("logs", "coalesce(jobs.name, logs.exe, '')", JOBS_OF_LOGS),
                 ("jobs", "coalesce(jobs.name, '')", "FROM jobs"),
             ):
-                self._db.execute(f"DROP TABLE IF EXISTS temp.needed_{table}")
-                self._db.execute(
+                self._db.sqlite.execute(f"DROP TABLE IF EXISTS temp.needed_{table}")
+                self._db.sqlite.execute(
                     f"""
                     CREATE TEMP TABLE needed_{table} AS
                     SELECT id FROM (
@@ -232,7 +135,7 @@ class Upkeep(Snapshots):
         """Delete rows some at a time: in between it is sluiced's turn to write."""
         forgotten = 0
         while True:
-            with self._transaction() as db:
+            with self._db.transaction() as db:
                 count = db.execute(
                     f"DELETE FROM {table} WHERE ({key}) IN "
                     f"(SELECT {key} FROM {table} WHERE {condition} LIMIT :most)",
@@ -246,23 +149,23 @@ class Upkeep(Snapshots):
 
     def vacuum(self) -> None:
         """Give the room of what was forgotten back to the file system."""
-        with self._named_errors():
-            self._db.execute("VACUUM")
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with self._db.named_errors():
+            self._db.sqlite.execute("VACUUM")
+            self._db.sqlite.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def copy_to(self, path: Path) -> None:
         """Write a compact copy; the file must be empty, or not be there yet."""
-        with self._named_errors(path):
-            self._db.execute("VACUUM INTO ?", [str(path)])
+        with self._db.named_errors(path):
+            self._db.sqlite.execute("VACUUM INTO ?", [str(path)])
 
     def rewrite(self, rules: Mapping[str, Mapping[str, Callable[[Any], Any] | None]]) -> None:
         """Replace values by a function of them (None: by NULL), and empty all other tables.
 
         rules are functions by column by table. What was there is overwritten in the file.
         """
-        with self._named_errors():
-            self._db.execute("PRAGMA secure_delete = 1")
-        with self._transaction() as db:
+        with self._db.named_errors():
+            self._db.sqlite.execute("PRAGMA secure_delete = 1")
+        with self._db.transaction() as db:
             for trigger in SEALS:  # this copy has no audit
                 db.execute(f"DROP TRIGGER {trigger}")
             names = [
@@ -277,23 +180,23 @@ class Upkeep(Snapshots):
                     db.execute(f"DELETE FROM {name}")
             for table, functions in rules.items():
                 for column, function in functions.items():
-                    self._db.create_function("changed", 1, function or _nothing)
+                    self._db.sqlite.create_function("changed", 1, function or _nothing)
                     db.execute(f"UPDATE {table} SET {column} = changed({column})")
             seal_audit(db)
             db.execute(  # totals held names, too
                 "INSERT OR IGNORE INTO stale_weeks SELECT DISTINCT start / 604800 FROM logs "
                 "WHERE start IS NOT NULL"
             )
-        with self._named_errors():
-            self._db.execute("VACUUM")
-            self._db.execute("PRAGMA journal_mode = DELETE")
+        with self._db.named_errors():
+            self._db.sqlite.execute("VACUUM")
+            self._db.sqlite.execute("PRAGMA journal_mode = DELETE")
 
     def flat_runs(self) -> tuple[list[Column], Iterator[list[tuple[Any, ...]]]]:
         """Return columns and pages of rows: log, profile and job of each run in one row."""
         wanted: list[str] = []
         found: dict[str, Column] = {}
         for table, one in (("logs", "log"), ("profiles", "profile"), ("jobs", "job")):
-            for name, kind in self._rows("SELECT name, type FROM pragma_table_info(?)", [table]):
+            for name, kind in self._db.rows("SELECT name, type FROM pragma_table_info(?)", [table]):
                 if name not in LEFT_OUT:
                     own = f"{one}_{name}" if name in found else name
                     found[own] = Column(own, kind)
@@ -303,7 +206,7 @@ class Upkeep(Snapshots):
     def _flat(self, selected: str) -> Iterator[list[tuple[Any, ...]]]:
         last = 0
         while True:
-            rows = self._rows(
+            rows = self._db.rows(
                 f"SELECT logs.id, {selected} FROM logs JOIN profiles ON profiles.log = logs.id "
                 "LEFT JOIN jobs ON jobs.id = logs.job "
                 "WHERE logs.reason IS NULL AND logs.id > ? ORDER BY logs.id LIMIT ?",

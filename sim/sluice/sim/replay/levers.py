@@ -276,7 +276,9 @@ def _lost_alone(draw: Draw) -> NDArray[np.float64]:
 
 def measured_laws(store: Store) -> tuple[str, ...]:
     """Return the law that all calibrations agree on, or all laws."""
-    measured = stations(store.coruns([one.id for one in store.calibrations()]))
+    measured = stations(
+        store.interference.coruns([one.id for one in store.interference.calibrations()])
+    )
     verdicts = {one.sharing.verdict for one in measured if one.station == "bytes"}
     return tuple(law for law, verdict in LAWS.items() if verdicts == {verdict}) or tuple(LAWS)
 

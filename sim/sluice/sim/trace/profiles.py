@@ -238,8 +238,8 @@ def history_profiles(store: Store, replayable: Replayable) -> tuple[Profiles, ND
     that no accounting knows to the job with its id that ran when it began.
     """
     rows = _Rows(replayable)
-    logs = store.run_ids(since=int(rows.first_start - SLACK)) if rows.first_start else None
-    runs = {run.log_id: run for run in store.runs(logs)}
+    logs = store.runs.run_ids(since=int(rows.first_start - SLACK)) if rows.first_start else None
+    runs = {run.log_id: run for run in store.runs.runs(logs)}
     nothing = no_profiles(len(replayable.rows))
     kinds: list[Mapping[str, Any]] = list(nothing.kinds)
     kind, io_share = nothing.kind, nothing.io_share
@@ -260,7 +260,7 @@ def measured_profiles(store: Store, workload: Workload, *, seed: int = 1) -> Pro
     Sizes are told apart by the octave; what a run did, a job does in proportion to its nodes.
     Where the history has no sizes, each run is taken as it was.
     """
-    runs = undisturbed(finished_jobs(store.runs()))
+    runs = undisturbed(finished_jobs(store.runs.runs()))
     if not runs:
         raise TraceError("the history has no runs to draw profiles from; ingest logs first")
     runs = [run for run in runs if run.nodes] or runs

@@ -418,7 +418,7 @@ def _read_history(
     path: Path, *, slot: str | None, cluster: str | None, latest: int | None
 ) -> Trace:
     with Store(path, read_only=True) as store:
-        jobs = store.all_jobs(latest=latest)
+        jobs = store.jobs.all_jobs(latest=latest)
     if not jobs:
         raise TraceError(
             f"{path}: no job in it; read accounting with `sluice history ingest --sacct`"

@@ -136,7 +136,7 @@ def history(site: Site) -> Iterator[Finding]:
             counts = store.counts()
             if is_writer:
                 store.prove_writable()
-            lost = store.losses(since=int(time.time()) - LOSSES_SHOWN)
+            lost = store.decisions.losses(since=int(time.time()) - LOSSES_SHOWN)
     except HistoryError as error:
         yield Finding("FAIL", "history", str(error), _history_remedy(error, path))
         return
@@ -168,7 +168,7 @@ def _without_a_job(path: Path) -> Iterator[Finding]:
     """Find decisions whose job sluiced cannot tell: of such jobs nothing is known at the gates."""
     until = int(time.time()) - JOIN_SECONDS
     with Store(path, read_only=True) as store:
-        made = store.count_decisions(since=until - HOUR, until=until)
+        made = store.decisions.count_decisions(since=until - HOUR, until=until)
     if made.without_job >= FEW and made.without_job > made.all * MANY:
         yield Finding(
             "WARN",

@@ -499,8 +499,8 @@ def _by_history(
 
 def _given(store: Store, holding: Holding, cluster: str) -> bool | None:
     """Whether a decision gave the job tokens of its class; None: none is known."""
-    decisions = store.decisions_for_job(holding.job.submission_id, cluster)
-    decisions += store.second_decisions(holding.job.submission_id, since=0)
+    decisions = store.decisions.decisions_for_job(holding.job.submission_id, cluster)
+    decisions += store.decisions.second_decisions(holding.job.submission_id, since=0)
     classes = set()
     for decision in decisions:
         try:

@@ -280,9 +280,9 @@ def evidence(site: Site) -> Iterator[Finding]:
     if site.config is None or not may_read(Path(site.config.history)):
         return
     with suppress(HistoryError), Store(Path(site.config.history)) as store:
-        model = store.model_in_use()
-        metrics = next((one.metrics for one in store.trainings() if one.id == model), {})
-        claims = store.claims_beyond_counts(since=int(time.time()) - CLAIM_AGE, limit=SHOWN)
+        model = store.models.model_in_use()
+        metrics = next((one.metrics for one in store.models.trainings() if one.id == model), {})
+        claims = store.runs.claims_beyond_counts(since=int(time.time()) - CLAIM_AGE, limit=SHOWN)
         status = read_status(learner_path(Path(site.config.history)))
         facts = status.facts if status else {}
         count = facts.get("unconfirmed", metrics.get("unconfirmed", 0))
@@ -439,7 +439,7 @@ def _without_a_page(site: Site, status: Status) -> list[str]:
             if job.is_running and job.start and job.start < before
         ][:MOST_CHECKED]
         with Store(Path(site.config.history), read_only=True) as store:
-            made = store.decisions_for_jobs(running, site.controller.cluster)
+            made = store.decisions.decisions_for_jobs(running, site.controller.cluster)
     except (SlurmError, HistoryError):
         return []  # other checks say so
     return [str(one.job_id) for one in made if _is_to_take_turns(one)]

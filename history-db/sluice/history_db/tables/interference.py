@@ -1,4 +1,4 @@
-"""What was measured: by sluice-probe, on storage targets, and between production jobs."""
+"""Interference that was measured: by probe runs, on storage targets, between production jobs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import astuple, fields
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
-from sluice.history_db.connection import Connection
+from sluice.history_db.connection import Tables
 from sluice.history_db.records import (
     Calibration,
     CoRun,
@@ -16,77 +16,10 @@ from sluice.history_db.records import (
     TargetProbe,
 )
 from sluice.history_db.sql import marks
-from sluice.history_db.tables.logs import JOB_OF_LOG
+from sluice.history_db.tables.runs import JOB_OF_LOG
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-
-class Probes(Connection):
-    """Tables `calibrations` and `coruns`, as the latter are stored."""
-
-    def add_calibration(self, *, created: int, site: str, settings: dict[str, object]) -> int:
-        """Begin a calibration; return its number."""
-        with self._transaction() as db:
-            row = db.execute(
-                "INSERT INTO calibrations (created, site, settings) VALUES (?, ?, ?) RETURNING id",
-                [created, site, json.dumps(settings)],
-            ).fetchone()
-            return int(row[0])
-
-    def finish_calibration(self, number: int) -> None:
-        with self._transaction() as db:
-            db.execute("UPDATE calibrations SET finished = 1 WHERE id = ?", [number])
-
-    def calibrations(self) -> list[Calibration]:
-        """Return all calibrations, the latest last."""
-        rows = self._rows(
-            "SELECT id, created, site, settings, finished FROM calibrations ORDER BY id"
-        )
-        return [
-            Calibration(number, created, site, json.loads(settings), bool(finished))
-            for number, created, site, settings, finished in rows
-        ]
-
-    def add_corun(self, calibration: int, corun: CoRun) -> None:
-        with self._transaction() as db:
-            db.execute(
-                "INSERT INTO coruns (calibration, started, mode, members, targets, "
-                "alone, together, foreign_share, dropped) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [
-                    calibration,
-                    corun.started,
-                    corun.mode,
-                    json.dumps(corun.members),
-                    json.dumps(corun.targets),
-                    json.dumps(corun.alone),
-                    json.dumps(corun.together),
-                    corun.foreign_share,
-                    corun.dropped,
-                ],
-            )
-
-    def coruns(self, calibrations: Sequence[int]) -> list[CoRun]:
-        """Return what these calibrations measured, dropped or not, in the order of time."""
-        rows = self._rows(
-            "SELECT started, mode, members, targets, alone, together, foreign_share, "
-            "dropped FROM coruns WHERE calibration IN (SELECT value FROM json_each(?)) "
-            "ORDER BY id",
-            [json.dumps(list(calibrations))],
-        )
-        return [
-            CoRun(
-                started=row[0],
-                mode=row[1],
-                members=tuple(json.loads(row[2])),
-                targets=tuple(json.loads(row[3])),
-                alone=tuple(json.loads(row[4])),
-                together=tuple(json.loads(row[5])),
-                foreign_share=row[6],
-                dropped=row[7],
-            )
-            for row in rows
-        ]
 
 
 LOGS_OF_A_RUN = 10
@@ -107,12 +40,87 @@ PLACED_LOGS = f"""
 """
 
 
-class Targets(Connection):
-    """Table `target_probes`; for reading, what runs did and which jobs had co-runners."""
+def _placed_run(*values: Any) -> PlacedRun:
+    *others, text, with_corunners = values
+    osts = None if text is None else tuple(json.loads(text))
+    return PlacedRun(*[*others, osts, bool(with_corunners)])
+
+
+COLUMNS = tuple(field.name for field in fields(ObservedInterference))
+
+
+class Interference(Tables):
+    """Tables `calibrations`, `coruns`, `target_probes` and `observed_interference`.
+
+    For reading, what runs did and which jobs had co-runners.
+    """
+
+    def add_calibration(self, *, created: int, site: str, settings: dict[str, object]) -> int:
+        """Begin a calibration; return its number."""
+        with self._db.transaction() as db:
+            row = db.execute(
+                "INSERT INTO calibrations (created, site, settings) VALUES (?, ?, ?) RETURNING id",
+                [created, site, json.dumps(settings)],
+            ).fetchone()
+            return int(row[0])
+
+    def finish_calibration(self, number: int) -> None:
+        with self._db.transaction() as db:
+            db.execute("UPDATE calibrations SET finished = 1 WHERE id = ?", [number])
+
+    def calibrations(self) -> list[Calibration]:
+        """Return all calibrations, the latest last."""
+        rows = self._db.rows(
+            "SELECT id, created, site, settings, finished FROM calibrations ORDER BY id"
+        )
+        return [
+            Calibration(number, created, site, json.loads(settings), bool(finished))
+            for number, created, site, settings, finished in rows
+        ]
+
+    def add_corun(self, calibration: int, corun: CoRun) -> None:
+        with self._db.transaction() as db:
+            db.execute(
+                "INSERT INTO coruns (calibration, started, mode, members, targets, "
+                "alone, together, foreign_share, dropped) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [
+                    calibration,
+                    corun.started,
+                    corun.mode,
+                    json.dumps(corun.members),
+                    json.dumps(corun.targets),
+                    json.dumps(corun.alone),
+                    json.dumps(corun.together),
+                    corun.foreign_share,
+                    corun.dropped,
+                ],
+            )
+
+    def coruns(self, calibrations: Sequence[int]) -> list[CoRun]:
+        """Return what these calibrations measured, dropped or not, in the order of time."""
+        rows = self._db.rows(
+            "SELECT started, mode, members, targets, alone, together, foreign_share, "
+            "dropped FROM coruns WHERE calibration IN (SELECT value FROM json_each(?)) "
+            "ORDER BY id",
+            [json.dumps(list(calibrations))],
+        )
+        return [
+            CoRun(
+                started=row[0],
+                mode=row[1],
+                members=tuple(json.loads(row[2])),
+                targets=tuple(json.loads(row[3])),
+                alone=tuple(json.loads(row[4])),
+                together=tuple(json.loads(row[5])),
+                foreign_share=row[6],
+                dropped=row[7],
+            )
+            for row in rows
+        ]
 
     def add_target_probes(self, probes: Iterable[TargetProbe]) -> None:
         """Keep what probes got; of two in one second the later one stays."""
-        with self._transaction() as db:
+        with self._db.transaction() as db:
             db.executemany(
                 "REPLACE INTO target_probes (target, program, observed, rate) VALUES (?, ?, ?, ?)",
                 [astuple(probe) for probe in probes],
@@ -122,7 +130,7 @@ class Targets(Connection):
         """Return the probes of a time on, the oldest first."""
         return [
             TargetProbe(*row)
-            for row in self._rows(
+            for row in self._db.rows(
                 "SELECT target, program, observed, rate FROM target_probes WHERE observed >= ? "
                 "ORDER BY observed, target, program",
                 [since],
@@ -150,7 +158,7 @@ class Targets(Connection):
 
     def _placed_runs(self, logs: str, values: Sequence[int], latest: int) -> list[PlacedRun]:
         """Make one run of the logs that a job's processes left of a program in one place."""
-        rows = self._rows(
+        rows = self._db.rows(
             "SELECT job, uid, program, nprocs, min(start), max(end), "
             "total(write_bytes) + total(read_bytes), avg(rate), lane, osts, with_corunners "
             f"FROM ({logs}) GROUP BY job, uid, program, nprocs, lane, osts "
@@ -159,19 +167,6 @@ class Targets(Connection):
         )
         return [_placed_run(*row) for row in rows]
 
-
-def _placed_run(*values: Any) -> PlacedRun:
-    *others, text, with_corunners = values
-    osts = None if text is None else tuple(json.loads(text))
-    return PlacedRun(*[*others, osts, bool(with_corunners)])
-
-
-COLUMNS = tuple(field.name for field in fields(ObservedInterference))
-
-
-class Observed(Connection):
-    """Table `observed_interference`."""
-
     def put_observed_interference(self, rows: Iterable[ObservedInterference]) -> None:
         """Add what was seen of each pair.
 
@@ -179,7 +174,7 @@ class Observed(Connection):
         recorded: no log counts twice.
         """
         found = list(rows)
-        with self._transaction() as db:
+        with self._db.transaction() as db:
             db.executemany(
                 "DELETE FROM observed_interference WHERE victim = ? AND aggressor = ? "
                 "AND (since <= ? AND until >= ? OR until = 0)",
@@ -196,7 +191,7 @@ class Observed(Connection):
         return list(
             starmap(
                 ObservedInterference,
-                self._rows(
+                self._db.rows(
                     f"SELECT {', '.join(COLUMNS)} FROM observed_interference "
                     "ORDER BY victim, aggressor, since, until"
                 ),

@@ -10,7 +10,7 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from sluice.history_db.connection import Connection
+from sluice.history_db.connection import Tables
 from sluice.history_db.records import (
     COUNT_MARGIN,
     COUNT_SLACK,
@@ -22,7 +22,7 @@ from sluice.history_db.records import (
     Run,
 )
 from sluice.history_db.sql import Database, batches, columns, marks
-from sluice.history_db.tables.jobs import JOB_COLUMNS, job_of
+from sluice.history_db.tables.jobs import JOB_COLUMNS, job_of, newest_end
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -41,6 +41,9 @@ _fields_of = attrgetter(*LOG_COLUMNS)
 _OSTS = LOG_COLUMNS.index("osts")
 _to_json = json.JSONEncoder().encode
 
+LONGEST = 30 * 86400
+"""Seconds that a run lasts at most, where the last ones are sought by their start."""
+
 # A name for the job of a log, also where accounting does not know it.
 JOB_OF_LOG = "coalesce('job ' || logs.job, logs.jobid || ' of ' || logs.uid, logs.id)"
 
@@ -55,72 +58,6 @@ def log_of(row: Sequence[Any]) -> Log:
             "osts": None if osts is None else tuple(json.loads(osts)),
         }
     )
-
-
-class Logs(Connection):
-    """Tables `logs` and `profiles`: writing, and what was offered before."""
-
-    def known_files(self, keys: Iterable[LogKey]) -> dict[LogKey, str | None]:
-        """Return the files that were ingested and have not changed since.
-
-        Each with the reason why it is in quarantine, or None.
-        """
-        wanted = set(keys)
-        known: dict[LogKey, str | None] = {}
-        for batch in batches(sorted({key.mtime_ns for key in wanted})):
-            rows = self._rows(
-                "SELECT path, size, mtime_ns, reason FROM logs "
-                f"WHERE mtime_ns IN ({marks(len(batch))})",
-                batch,
-            )
-            known |= {LogKey(*row[:3]): row[3] for row in rows}
-        return {key: reason for key, reason in known.items() if key in wanted}
-
-    def add_logs(self, entries: Sequence[tuple[Log, Profile | None, bytes]]) -> list[bool]:
-        """Add logs with profile and features (none when quarantined); say which were new.
-
-        A log that was in quarantine is replaced, a log that was read is never touched.
-        """
-        with self._transaction() as db:
-            row = db.execute("SELECT EXISTS (SELECT 1 FROM logs WHERE reason IS NOT NULL)")
-            may_replace = bool(row.fetchone()[0]) or any(log.reason for log, _, _ in entries)
-            ids = [_add_log(db, log, may_replace=may_replace) for log, _, _ in entries]
-            db.executemany(
-                PUT_PROFILE,
-                (
-                    _values_of_profile(log_id, profile, features)
-                    for log_id, (_, profile, features) in zip(ids, entries, strict=True)
-                    if log_id is not None and profile is not None
-                ),
-            )
-        return [log_id is not None for log_id in ids]
-
-    def replace_patterns(self, profiles: Iterable[tuple[int, Profile]]) -> None:
-        """Give logs the pattern, confidence and shares that another classifier found."""
-        with self._transaction() as db:
-            db.executemany(
-                "UPDATE profiles SET pattern = ?, confidence = ?, shares = ? WHERE log = ?",
-                (
-                    (profile.pattern, profile.confidence, json.dumps(profile.shares), log_id)
-                    for log_id, profile in profiles
-                ),
-            )
-
-    def quarantined(self) -> list[Log]:
-        rows = self._rows(
-            f"SELECT {columns('logs', LOG_COLUMNS)} FROM logs "
-            "WHERE reason IS NOT NULL ORDER BY path"
-        )
-        return [log_of(row) for row in rows]
-
-    def logs_named(self, names: Collection[str]) -> dict[str, list[int]]:
-        """Find the logs that were read from files of these names, in whatever directory."""
-        found: dict[str, list[int]] = {}
-        for log_id, path in self._rows("SELECT id, path FROM logs WHERE reason IS NULL"):
-            name = path.rpartition("/")[2]
-            if name in names:
-                found.setdefault(name, []).append(log_id)
-        return found
 
 
 def _add_log(db: Database, log: Log, *, may_replace: bool) -> int | None:
@@ -153,11 +90,73 @@ def _values_of_profile(log_id: int, profile: Profile, features: bytes) -> Sequen
     )
 
 
-class Labels(Connection):
-    """Table `labels`."""
+class Runs(Tables):
+    """Tables `logs`, `profiles` and `labels`; with `jobs`, for reading."""
+
+    def known_files(self, keys: Iterable[LogKey]) -> dict[LogKey, str | None]:
+        """Return the files that were ingested and have not changed since.
+
+        Each with the reason why it is in quarantine, or None.
+        """
+        wanted = set(keys)
+        known: dict[LogKey, str | None] = {}
+        for batch in batches(sorted({key.mtime_ns for key in wanted})):
+            rows = self._db.rows(
+                "SELECT path, size, mtime_ns, reason FROM logs "
+                f"WHERE mtime_ns IN ({marks(len(batch))})",
+                batch,
+            )
+            known |= {LogKey(*row[:3]): row[3] for row in rows}
+        return {key: reason for key, reason in known.items() if key in wanted}
+
+    def add_logs(self, entries: Sequence[tuple[Log, Profile | None, bytes]]) -> list[bool]:
+        """Add logs with profile and features (none when quarantined); say which were new.
+
+        A log that was in quarantine is replaced, a log that was read is never touched.
+        """
+        with self._db.transaction() as db:
+            row = db.execute("SELECT EXISTS (SELECT 1 FROM logs WHERE reason IS NOT NULL)")
+            may_replace = bool(row.fetchone()[0]) or any(log.reason for log, _, _ in entries)
+            ids = [_add_log(db, log, may_replace=may_replace) for log, _, _ in entries]
+            db.executemany(
+                PUT_PROFILE,
+                (
+                    _values_of_profile(log_id, profile, features)
+                    for log_id, (_, profile, features) in zip(ids, entries, strict=True)
+                    if log_id is not None and profile is not None
+                ),
+            )
+        return [log_id is not None for log_id in ids]
+
+    def replace_patterns(self, profiles: Iterable[tuple[int, Profile]]) -> None:
+        """Give logs the pattern, confidence and shares that another classifier found."""
+        with self._db.transaction() as db:
+            db.executemany(
+                "UPDATE profiles SET pattern = ?, confidence = ?, shares = ? WHERE log = ?",
+                (
+                    (profile.pattern, profile.confidence, json.dumps(profile.shares), log_id)
+                    for log_id, profile in profiles
+                ),
+            )
+
+    def quarantined(self) -> list[Log]:
+        rows = self._db.rows(
+            f"SELECT {columns('logs', LOG_COLUMNS)} FROM logs "
+            "WHERE reason IS NOT NULL ORDER BY path"
+        )
+        return [log_of(row) for row in rows]
+
+    def logs_named(self, names: Collection[str]) -> dict[str, list[int]]:
+        """Find the logs that were read from files of these names, in whatever directory."""
+        found: dict[str, list[int]] = {}
+        for log_id, path in self._db.rows("SELECT id, path FROM logs WHERE reason IS NULL"):
+            name = path.rpartition("/")[2]
+            if name in names:
+                found.setdefault(name, []).append(log_id)
+        return found
 
     def put_labels(self, labels: Iterable[Label]) -> None:
-        with self._transaction() as db:
+        with self._db.transaction() as db:
             db.executemany(
                 "INSERT INTO labels (log, pattern, application) VALUES (?, ?, ?) "
                 "ON CONFLICT (log) DO UPDATE "
@@ -166,16 +165,9 @@ class Labels(Connection):
             )
 
     def labels(self) -> list[Label]:
-        return [Label(*row) for row in self._rows("SELECT log, pattern, application FROM labels")]
-
-
-LONGEST = 30 * 86400
-"""Seconds that a run lasts at most, where the last ones are sought by their start."""
-NEWEST = 1000
-
-
-class Runs(Connection):
-    """Tables `logs`, `profiles` and `jobs`, for reading."""
+        return [
+            Label(*row) for row in self._db.rows("SELECT log, pattern, application FROM labels")
+        ]
 
     def runs(self, log_ids: Sequence[int] | None = None) -> Iterator[Run]:
         """Yield the logs that were read, the oldest first; all, or those with these ids.
@@ -187,7 +179,7 @@ class Runs(Connection):
 
     def runs_of_program(self, program: str) -> list[tuple[int, str]]:
         """Return the users and job names under which a program ran."""
-        return self._rows(
+        return self._db.rows(
             """
             SELECT DISTINCT logs.uid, jobs.name FROM logs JOIN jobs ON jobs.id = logs.job
             WHERE instr(logs.exe, ?1) > 0 AND program_name(logs.exe) = ?1 AND logs.reason IS NULL
@@ -215,7 +207,7 @@ class Runs(Connection):
             if value is not None:
                 conditions.append(condition)
                 values.append(value)
-        rows = self._rows(
+        rows = self._db.rows(
             f"SELECT id FROM logs WHERE {' AND '.join(conditions)} "
             "ORDER BY start DESC, id DESC LIMIT ?",
             [*values, -1 if latest is None else latest],
@@ -224,7 +216,7 @@ class Runs(Connection):
 
     def run_ids_of_jobs_since(self, log_id: int) -> list[int]:
         """Return the logs that were read after this one, and the others of their jobs."""
-        rows = self._rows(
+        rows = self._db.rows(
             "SELECT id FROM logs WHERE reason IS NULL AND id > :after "
             "UNION SELECT other.id FROM logs JOIN logs AS other ON other.job = logs.job "
             "WHERE logs.reason IS NULL AND logs.id > :after AND other.reason IS NULL ORDER BY 1",
@@ -234,7 +226,7 @@ class Runs(Connection):
 
     def runs_ended_after(self, moment: int) -> tuple[int | None, int]:
         """Return when the first run after a time ended, and how many did; not of running jobs."""
-        rows = self._rows(
+        rows = self._db.rows(
             "SELECT min(logs.end), count(*) FROM logs LEFT JOIN jobs ON jobs.id = logs.job "
             "WHERE logs.reason IS NULL AND logs.start >= :since AND logs.end > :moment "
             "AND (jobs.id IS NULL OR jobs.end IS NOT NULL)",
@@ -245,24 +237,11 @@ class Runs(Connection):
 
     def last_run_end(self) -> int | None:
         """Return when the last of the newest runs ended."""
-        return self._newest_end("logs", "reason IS NULL")
-
-    def last_job_end(self) -> int | None:
-        """Return when the last of the newest jobs ended."""
-        return self._newest_end("jobs", "end IS NOT NULL")
-
-    def _newest_end(self, table: str, condition: str) -> int | None:
-        rows = self._rows(
-            f"SELECT max(end) FROM (SELECT end FROM {table} "
-            f"WHERE {condition} AND start IS NOT NULL ORDER BY start DESC LIMIT ?)",
-            [NEWEST],
-        )
-        (end,) = rows[0]
-        return None if end is None else int(end)
+        return newest_end(self._db, "logs", "reason IS NULL")
 
     def count_waiting_logs(self) -> int:
         """Return how many logs wait for the accounting of their jobs."""
-        rows = self._rows("SELECT count(*) FROM logs WHERE reason LIKE 'waits for%'")
+        rows = self._db.rows("SELECT count(*) FROM logs WHERE reason LIKE 'waits for%'")
         return int(rows[0][0])
 
     def claims_beyond_counts(self, *, since: int, limit: int) -> list[tuple[int, float, int]]:
@@ -270,7 +249,7 @@ class Runs(Connection):
 
         Of logs that started since a time (UTC seconds), the largest claims first.
         """
-        return self._rows(
+        return self._db.rows(
             """
             SELECT job_id, claimed, counted FROM (
                 SELECT jobs.job_id,
@@ -292,14 +271,14 @@ class Runs(Connection):
 
     def commands(self) -> list[tuple[int, str, str]]:
         """Return id, command line and job of the logs that were read, the oldest first."""
-        return self._rows(
+        return self._db.rows(
             f"SELECT id, exe, {JOB_OF_LOG} FROM logs "
             "WHERE reason IS NULL AND exe IS NOT NULL ORDER BY start, id"
         )
 
     def runs_of_job(self, job_id: int, cluster: str | None = None) -> list[Run]:
         """Return what Darshan logged of a job."""
-        rows = self._rows(
+        rows = self._db.rows(
             "SELECT logs.id FROM logs JOIN jobs ON jobs.id = logs.job "
             "WHERE jobs.job_id = ? AND (? IS NULL OR jobs.cluster = ?)",
             [job_id, cluster, cluster],
@@ -308,7 +287,7 @@ class Runs(Connection):
 
     def _runs(self, log_ids: Sequence[int]) -> Iterator[Run]:
         profile_columns = ("pattern", "confidence", "shares", "log_sd", "features", *NUMBERS)
-        rows = self._rows(
+        rows = self._db.rows(
             f"SELECT logs.id, {columns('logs', LOG_COLUMNS)}, "
             f"{columns('profiles', profile_columns)}, {columns('jobs', JOB_COLUMNS)} "
             "FROM logs JOIN profiles ON profiles.log = logs.id "

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import astuple
 from typing import TYPE_CHECKING
 
-from sluice.history_db.connection import Connection
+from sluice.history_db.connection import Tables
 from sluice.history_db.records import Total, WeekSum
 from sluice.history_db.sql import marks
-from sluice.history_db.tables.logs import JOB_OF_LOG
+from sluice.history_db.tables.runs import JOB_OF_LOG
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ ROUNDING = 1e-9  # by which sums of the same numbers may differ
 SORTED_BY = ("write_bytes", "read_bytes", "metadata")
 
 
-class Ranking(Connection):
+class Rankings(Tables):
     """Tables `weekly_totals`, `application_totals` (all weeks) and `stale_weeks`.
 
     Triggers on `logs` fill the last.
@@ -28,11 +28,11 @@ class Ranking(Connection):
 
     def stale_weeks(self) -> list[int]:
         """Return the weeks whose totals are to be added up again, the oldest first."""
-        return [row[0] for row in self._rows("SELECT week FROM stale_weeks ORDER BY week")]
+        return [row[0] for row in self._db.rows("SELECT week FROM stale_weeks ORDER BY week")]
 
     def sums_of_week(self, week: int) -> list[WeekSum]:
         """Add up the jobs that started in a week, by user and job name, else program."""
-        rows = self._rows(
+        rows = self._db.rows(
             f"""
             SELECT coalesce(logs.uid, 0), max(jobs.user), jobs.name,
                    CASE WHEN jobs.name IS NULL THEN logs.exe END, count(DISTINCT {JOB_OF_LOG}),
@@ -50,7 +50,7 @@ class Ranking(Connection):
 
     def put_week(self, week: int, totals: Iterable[Total]) -> None:
         """Replace the totals of a week; it is not stale any more."""
-        with self._transaction() as db:
+        with self._db.transaction() as db:
             db.execute("DELETE FROM weekly_totals WHERE week = ?", [week])
             db.executemany(
                 f"INSERT INTO weekly_totals VALUES ({marks(8)})",
@@ -61,7 +61,7 @@ class Ranking(Connection):
 
     def put_totals(self) -> None:
         """Add up all weeks; until then rankings of all time do so themselves, which is slow."""
-        with self._transaction() as db:
+        with self._db.transaction() as db:
             db.execute("DELETE FROM application_totals")
             db.execute(
                 f"INSERT INTO application_totals SELECT uid, application, {SUMS} "
@@ -83,9 +83,9 @@ class Ranking(Connection):
                 "GROUP BY uid, application)"
             )
             return self._largest_since(since_week, column, of_users, depth=-1, most=most)
-        added_up = bool(self._rows("SELECT 1 FROM application_totals LIMIT 1"))
+        added_up = bool(self._db.rows("SELECT 1 FROM application_totals LIMIT 1"))
         if since_week == 0 and added_up:
-            rows = self._rows(
+            rows = self._db.rows(
                 f"SELECT * FROM application_totals WHERE {column} > 0 "
                 f"ORDER BY {column} DESC, uid, application LIMIT ?",
                 [most],
@@ -101,7 +101,7 @@ class Ranking(Connection):
         # larger than the largest of those not looked at, most rows of a year need not be read.
         depth = max(FIRST_ASKED, 4 * most)
         found = self._largest_since(since_week, column, of_all_weeks, depth=depth, most=most)
-        following = self._rows(
+        following = self._db.rows(
             f"SELECT {column} FROM {of_all_weeks} WHERE {column} > 0 "
             f"ORDER BY {column} DESC LIMIT 1 OFFSET ?",
             [depth],
@@ -115,7 +115,7 @@ class Ranking(Connection):
         self, week: int, column: str, of_all_weeks: str, *, depth: int, most: int
     ) -> list[Total]:
         """Rank the `depth` applications (-1: all) with the largest totals of all weeks."""
-        rows = self._rows(
+        rows = self._db.rows(
             f"""
             SELECT uid, application, {SUMS}
             FROM (
