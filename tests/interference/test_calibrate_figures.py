@@ -2,22 +2,17 @@
 
 import itertools
 import json
-import math
 import random
 from dataclasses import replace
 
-import published_figures
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.cli.calibrate import save_report
 from sluice.history_db.records import CoRun
 from sluice.interference.calibrate import analysis
 from sluice.interference.calibrate.analysis import (
     agreement_text,
-    even_by_size,
-    even_text,
     make_report,
     stability_text,
     to_json,
@@ -33,7 +28,6 @@ from sluice.interference.calibrate.grid import (
 from sluice.interference.calibrate.protocol import Trace
 from sluice.interference.observations import observations
 from sluice.interference.programs import KIB, MIB, SYNCS, CalibrationError, Program
-from sluice.interference.site_model import SiteModel
 
 programs = st.builds(
     Program,
@@ -195,124 +189,6 @@ def published(*rows):
     ]
 
 
-# Facts S1 to S4: what was measured at 1, 16 and 256 MiB. That OWC and AW share evenly at
-# 256 MiB is S2 of GPFS, but of Lustre it is S4's own answer: here it is only found again. That
-# it follows from S1 to S3 is asked below, and in test_published.py.
-GPFS = published(
-    ("1M", "owc", "ws", 50, 50),
-    ("1M", "owc", "aw", 85, 5),
-    ("1M", "ws", "aw", 85, 5),
-    ("16M", "owc", "ws", 50, 50),
-    ("16M", "owc", "aw", 82, 8),
-    ("16M", "ws", "aw", 81, 10),
-    ("256M", "owc", "ws", 50, 50),
-    ("256M", "owc", "aw", 50, 50),
-    ("256M", "ws", "aw", 50, 50),
-)
-LUSTRE = published(
-    ("1M", "owc", "ws", 40.85, 37.3),
-    ("1M", "owc", "aw", 66.2, 9.95),
-    ("256M", "owc", "ws", 61, 35),
-    ("256M", "ws", "aw", 35, 61),
-    ("256M", "owc", "aw", 50, 50),
-)
-
-
-def test_break_even_chunks_of_gpfs_are_the_published_ones():
-    """S4: against AW, OWC is even at 256 MiB, and WS too."""
-    even = {(e.first, e.second): e for e in analysis.break_even(GPFS)}
-    for flushing in ("owc", "ws"):
-        found = even[flushing, "aw"]
-        assert found.chunk_bytes == 256 * MIB
-        assert (found.winner_below, found.winner_above) == ("aw", None)  # nothing larger is known
-
-
-def test_a_break_even_of_lustre_that_was_measured_is_found():
-    """OWC with AW at 256 MiB; S3: WS leads OWC there."""
-    even = {(e.first, e.second): e for e in analysis.break_even(LUSTRE)}
-    assert even["owc", "aw"].chunk_bytes == 256 * MIB
-    assert even["owc", "ws"].winner_above == "ws"
-
-
-def test_break_even_chunks_of_lustre_are_found_between_chunks_that_do_not_have_them():
-    """S4 to one doubling, in matrices of what S1 to S3 say of chunks next to its own."""
-    figures = [
-        figure for figure in published_figures.LUSTRE if figure.source[:2] in {"S1", "S2", "S3"}
-    ]
-    model = SiteModel(published_figures.fitted_interference(figures), 0.0)
-    rows = []
-    for chunk in (MIB, 8 * MIB, 64 * MIB, 512 * MIB):
-        programs = [Program(pattern, chunk, 256) for pattern in WRITES]
-        for a, b in itertools.product(programs, repeat=2):
-            rows.append(corun(str(a), str(b), model.share_kept(a, [b])))
-    even = {(e.first, e.second): e for e in analysis.break_even(rows)}
-    for flushing, exponent in (("owc", 8), ("ws", 4)):
-        found = even[flushing, "aw"]
-        assert math.log2(found.chunk_bytes / MIB) == pytest.approx(exponent, abs=1.0)
-        assert (found.winner_below, found.winner_above) == ("aw", flushing)
-
-
-def leads(*points, processes=256):
-    """Co-runs of OWC and AW: (chunk, how much more AW loses than OWC)."""
-    rows = published(*((chunk, "owc", "aw", 50 - 50 * x, 50 + 50 * x) for chunk, x in points))
-    return [
-        replace(e, members=tuple(m.replace(":256", f":{processes}") for m in e.members))
-        for e in rows
-    ]
-
-
-@pytest.mark.parametrize(
-    ("points", "said"),
-    [
-        ((0.03, 0.30, -0.30), "even at about 4M (OWC below, AW above)"),
-        ((0.30, -0.30, 0.03), "even at about 256K (OWC below, AW above)"),
-        ((0.30, 0.00, -0.30), "even at about 1M (OWC below, AW above)"),
-        ((0.03, 0.30, 0.40), "even at about 64K (not measured below, OWC above)"),
-        ((0.30, 0.03, 0.01), "even at about 1M (OWC below, even above)"),
-        ((0.01, 0.03, -0.30), "even at about 1M (even below, AW above)"),
-        ((0.30, 0.03, 0.30), "even at about 1M (OWC below, OWC above)"),
-        ((0.01, 0.01, 0.01), "even at about 64K (not measured below, even above)"),
-        ((-0.30, -0.40, -0.10), "AW takes more at every chunk size"),
-    ],
-)
-def test_where_the_lead_changes_hands_counts_before_where_it_is_small(points, said):
-    (found,) = analysis.break_even(leads(*zip(("64K", "1M", "16M"), points, strict=True)))
-    assert even_text(found) == f"OWC and AW: {said}"
-
-
-def test_break_evens_of_few_and_of_many_processes_are_told_apart():
-    few = leads(("1M", 0.2), ("16M", -0.2), processes=2)
-    many = leads(("1M", 0.3), ("16M", 0.2), processes=64)
-    report = make_report("here", [*many, *few])
-    assert [(e.processes, e.winner_above) for e in report.even] == [(2, "aw"), (64, "owc")]
-    headings = [heading for heading, _ in even_by_size(report.even)]
-    assert headings == [f"Break-even chunk sizes, {n} processes each" for n in (2, 64)]
-    assert [e["processes"] for e in to_json(report)["break_even"]] == [2, 64]
-
-
-@given(st.floats(1.0, 7.0))
-def test_a_break_even_between_two_chunks_is_interpolated(doublings):
-    """Leads that fall evenly with the logarithm of the chunk cross zero where they should."""
-    rows = []
-    for exponent in (0, 4, 8):
-        lead = 0.05 * (doublings - exponent)
-        chunk = f"{1 << exponent}M"
-        rows += published((chunk, "ws", "aw", 50 + 50 * lead, 50 - 50 * lead))
-    leads = [abs(0.05 * (doublings - e)) for e in (0, 4, 8)]
-    (found,) = analysis.break_even(rows)
-    if min(leads) > analysis.EVEN:
-        assert math.log2(found.chunk_bytes / MIB) == pytest.approx(doublings, abs=1e-6)
-    else:
-        assert found.chunk_bytes is not None
-
-
-def test_a_pattern_that_always_wins_has_no_break_even():
-    rows = published(("1M", "ws", "aw", 80, 10), ("16M", "ws", "aw", 70, 20))
-    (found,) = analysis.break_even(rows)
-    assert found.chunk_bytes is None
-    assert even_text(found) == "WS and AW: AW takes more at every chunk size"
-
-
 def grid_of(noise, seed):
     rng = random.Random(seed)
     rows = []
@@ -353,20 +229,3 @@ def test_a_calibration_of_which_nothing_counts_says_so():
     assert stability_text(analysis.stability(nothing)) == (
         f"no co-run counts; {len(nothing)} were dropped"
     )
-
-
-def test_a_report_is_one_page_with_pictures_and_the_same_bytes_each_time(tmp_path):
-    report = make_report("<site>", list(grid_of(0.01, 1)), grid_of(0.01, 2))
-    files = save_report(report, tmp_path / "a")
-    assert {path.name for path in files} == {
-        *("matrix.png", "chunks.png", "calibration.json", "index.html")
-    }
-    page = (tmp_path / "a" / "index.html").read_text()
-    assert "&lt;site&gt;" in page
-    assert page.count("data:image/png;base64,") == 2
-    assert "<h2>Break-even chunk sizes, 2 processes each</h2>" in page
-    assert json.loads((tmp_path / "a" / "calibration.json").read_text()) == json.loads(
-        json.dumps(to_json(report))
-    )
-    for path, again in zip(files, save_report(report, tmp_path / "b"), strict=True):
-        assert path.read_bytes() == again.read_bytes()

@@ -37,6 +37,7 @@ from sluice.interference.calibrate.protocol import (
     measure,
     measure_blocks,
 )
+from sluice.interference.calibrate.servers import ROUNDS
 from sluice.interference.calibrate.targets import Target, Watch
 from sluice.interference.programs import KIB, MIB, CalibrationError, Program
 
@@ -77,17 +78,17 @@ def test_a_plan_says_how_long_it_takes_before_anything_is_written(sluice, place)
     plan = json.loads(sluice(*words, "--json"))
     assert 80 <= len(plan["planned"]) <= 120
     assert plan["left_out"] == []
-    assert plan["rounds"] == 3
+    assert plan["rounds"] == ROUNDS
     assert plan["seconds_for_all"] < plan["budget_seconds"]
-    short = json.loads(sluice(*words, "--budget", "3m", "--rounds", "0", "--json"))
+    short = json.loads(sluice(*words, "--budget", "3m", "--json"))
     assert short["planned"] == plan["planned"][: len(short["planned"])]
     assert len(short["planned"]) == pytest.approx(
-        180 / plan["seconds_for_all"] * len(plan["planned"]), abs=10
+        180 / plan["budget_seconds"] * len(plan["planned"]), abs=10
     )
     assert list(place.iterdir()) == []
 
 
-def test_what_was_measured_is_in_the_history_and_in_the_report(sluice, place, tmp_path):
+def test_what_was_measured_is_in_the_history_and_in_the_report(sluice, place):
     words = ("--target", f"a={place}", *QUICK, *PAIR, "--site", "here", "--budget", "15s")
     outcome = json.loads(sluice("site", "calibrate", "run", *words, "--json"))
     assert outcome["measured"] >= 2
@@ -95,8 +96,7 @@ def test_what_was_measured_is_in_the_history_and_in_the_report(sluice, place, tm
     (listed,) = json.loads(sluice("site", "calibrate", "list", "--json"))["calibrations"]
     assert listed["site"] == "here"
     assert listed["finished"]
-    sluice("site", "calibrate", "report", "--output", tmp_path / "report")
-    assert (tmp_path / "report" / "index.html").exists()
+    assert "here: " in sluice("site", "calibrate", "report")
     report = json.loads(sluice("site", "calibrate", "report", "--json"))
     assert report["stability"]["dropped"] == outcome["dropped"]
 
@@ -176,7 +176,6 @@ def test_a_target_that_is_gone_is_named(place):
             ("--target", "a=.", "--co-run", "owc:1M aw:1M:1025"),
             "aw:1M:1025: a probe starts at most 1024 processes",
         ),
-        (("--target", "a=.", "--processes", "1024"), "a probe starts at most 1024 processes"),
         (
             ("--target", "a=.", "--co-run", f"owc:1M {'+'.join(17 * ['aw'])}:1M:17"),
             "a mix has at most 16 patterns",

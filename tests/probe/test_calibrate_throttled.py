@@ -1,4 +1,4 @@
-"""What calibration finds of a throttled target: its limits, and that it serves by demand."""
+"""Calibration finds that a throttled target serves by demand."""
 
 import tempfile
 
@@ -8,7 +8,7 @@ from storage_targets import StorageTargets
 
 from sluice.history_db.store import Store
 from sluice.interference.calibrate.protocol import Launcher, Timing
-from sluice.interference.calibrate.servers import FIRST_COME, MODE, measure_run, stations
+from sluice.interference.calibrate.servers import FIRST_COME, MODE, ROUNDS, disciplines, measure_run
 from sluice.interference.calibrate.targets import Target
 from sluice.interference.programs import MIB, Program
 
@@ -27,10 +27,8 @@ def test_a_run_keeps_what_each_program_got(program, tmp_path):
 
 @pytest.mark.acceptance
 @pytest.mark.storage
-def test_a_throttled_target_is_filled_by_one_stream_and_serves_first_come_first_served(
-    program, tmp_path, capsys
-):
-    """The throttle serves in the order of arrival, and loses nothing between programs."""
+def test_a_throttled_target_serves_first_come_first_served(program, tmp_path, capsys):
+    """The throttle serves in the order of arrival."""
     with (
         tempfile.TemporaryDirectory(prefix="sluice-storage-") as name,
         StorageTargets(name, lanes=["a"], limits=LIMITS, kinds=["blkio", "io.max"]) as lab,
@@ -38,14 +36,10 @@ def test_a_throttled_target_is_filled_by_one_stream_and_serves_first_come_first_
     ):
         target = Target("a", (lab.path("a"),))
         measured = calibration(
-            store, program, [target], (), timing=Timing(), budget=BUDGET, rounds=3
+            store, program, [target], (), timing=Timing(), budget=BUDGET, rounds=ROUNDS
         )
         assert measured == store.interference.coruns([1])
     with capsys.disabled():
-        print(*stations(measured), sep="\n")
-    for found, limit in zip(stations(measured), (LIMITS.bandwidth, LIMITS.operations), strict=True):
-        assert found.capacity.value == pytest.approx(limit, rel=0.1)
-        assert found.stream_share.value > 0.8
-        assert found.node_share.value > 0.9
-        assert found.switch_cost.low < 0.05
-        assert found.sharing.verdict == FIRST_COME
+        print(*disciplines(measured), sep="\n")
+    (found,) = disciplines(measured)
+    assert found.verdict == FIRST_COME

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,15 +17,14 @@ from sluice.cli.listing import stopped_like_ctrl_c
 from sluice.slurm.formatting import NOTHING, duration_text, share_text, time_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from sluice.history_db.records import Calibration, CoRun
     from sluice.history_db.store import Store
     from sluice.interference.calibrate.analysis import Report
-    from sluice.interference.calibrate.servers import Station
+    from sluice.interference.calibrate.servers import Discipline
     from sluice.interference.calibrate.session import Session
     from sluice.interference.programs import Program
-    from sluice.serve.tables import Part, Picture
 
 
 @click.command("list")
@@ -64,28 +61,22 @@ def list_command(*, files: Files, as_json: bool) -> None:
 
 @click.command("report")
 @click.option("--calibration", "number", type=int, help="Its number.  [default: the latest]")
-@click.option(
-    "--output",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Write pictures, one HTML page and JSON into this directory, made if missing.",
-)
 @files_options
 @json_option
-def report_command(*, number: int | None, output: Path | None, files: Files, as_json: bool) -> None:
+def report_command(*, number: int | None, files: Files, as_json: bool) -> None:
     """Show what a calibration found, and whether the one before agrees.
 
-    Losses in % of the rate alone; the row is who loses, the column alongside whom. What fits into
+    Losses are in % of the rate alone; the row loses, the column runs alongside. What fits into
     no matrix (unequal programs, sync modes, triples) is listed below. A second calibration of
-    the same site is compared with the first: rank correlation and mean difference, to be held
-    against the bound that the first one states.
+    the same site is compared with the first: rank correlation and mean difference, with the
+    bound that the first one states.
 
-    Of the servers it shows what each station takes, which demand fills it, what switching
-    between programs costs in the limit of many, and by which share it follows demand: 1 is
-    first come, first served, 0 is fair. Intervals are of 95 %.
+    Servers that serve by demand (1: first come, first served) or fairly (0) are named, with an
+    interval of 95 %.
 
     \b
         sluice site calibrate report
-        sluice site calibrate report --output /tmp/cal && xdg-open /tmp/cal/index.html
+        sluice site calibrate report --json | jq .losses
     """
     from sluice.interference.calibrate.analysis import make_report, to_json
 
@@ -96,73 +87,10 @@ def report_command(*, number: int | None, output: Path | None, files: Files, as_
             store.interference.coruns([chosen.id]),
             store.interference.coruns([before.id]) if before else (),
         )
-    if output:
-        for path in save_report(report, output):
-            click.echo(path, err=as_json)
     if as_json:
         show_json(to_json(report))
     else:
         _print_report(report)
-
-
-def save_report(report: Report, folder: Path) -> list[Path]:
-    """Write calibration.json, index.html and the pictures into a folder; return their paths."""
-    from sluice.cli.plots import calibration_pictures
-    from sluice.interference.calibrate.analysis import to_json
-    from sluice.serve.files import file_page
-
-    pictures = calibration_pictures(report)
-    files = {f"{one.name}.png": one.png for one in pictures}
-    files["calibration.json"] = json.dumps(to_json(report), indent=2).encode()
-    title = f"Interference on {report.site}"
-    files["index.html"] = file_page(title, _page_parts(report, pictures))
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        (folder / name).write_bytes(content)
-    return [folder / name for name in files]
-
-
-def _page_parts(report: Report, pictures: Sequence[Picture]) -> Iterator[Part]:
-    """Return all that the pictures show, and the rest."""
-    from sluice.interference.calibrate.analysis import SERVERS, even_by_size, servers_rows
-    from sluice.slurm.job_explanation import Heading, Rows
-
-    yield from _page_sentences(report)
-    for heading, lines in even_by_size(report.even):
-        yield Heading(heading)
-        yield from lines
-    yield from pictures
-    losses = [
-        (str(cell.victim), _together(cell.others), f"{100 * loss.loss:.0f} %", str(loss.count))
-        for cell, loss in report.losses.items()
-    ]
-    speeds = [(s.target, str(s.program), f"{s.rate / 1e6:.1f} MB/s") for s in report.speeds]
-    controls = [
-        (str(c.victim), _together(c.others), f"{100 * c.loss:.0f} %") for c in report.controls
-    ]
-    for caption, titles, rows in (
-        ("Losses", ("Program", "alongside", "loses", "measured"), losses),
-        ("Servers", SERVERS, servers_rows(report.servers)),
-        ("Speeds", ("Target", "Program", "alone"), speeds),
-        ("Other targets", ("Program", "alongside, on another target", "loses"), controls),
-    ):
-        if rows:
-            yield Rows(titles, rows, caption=caption)
-
-
-def _page_sentences(report: Report) -> Iterator[str]:
-    from sluice.interference.calibrate.analysis import (
-        agreement_text,
-        servers_remarks,
-        stability_text,
-    )
-
-    if report.losses or not report.servers:
-        yield f"{stability_text(report.stability).capitalize()}."
-    if report.agreement:
-        yield f"{agreement_text(report.agreement).capitalize()}."
-    for remark in servers_remarks(report.servers):
-        yield f"{remark[0].upper()}{remark[1:]}."
 
 
 def _chosen(store: Store, number: int | None) -> tuple[Calibration, Calibration | None]:
@@ -200,11 +128,11 @@ def _calibration_json(calibration: Calibration, coruns: list[CoRun]) -> dict[str
     }
 
 
-def print_servers(stations: Sequence[Station]) -> None:
+def _print_servers(disciplines: Sequence[Discipline]) -> None:
     from sluice.interference.calibrate.analysis import SERVERS, servers_remarks, servers_rows
 
-    show_table(SERVERS, servers_rows(stations))
-    for remark in servers_remarks(stations):
+    show_table(SERVERS, servers_rows(disciplines))
+    for remark in servers_remarks(disciplines):
         click.echo(remark)
 
 
@@ -215,7 +143,6 @@ def _together(programs: Sequence[Program]) -> str:
 def _print_report(report: Report) -> None:
     from sluice.interference.calibrate.analysis import (
         agreement_text,
-        even_by_size,
         outside_matrices,
         stability_text,
     )
@@ -243,8 +170,6 @@ def _print_report(report: Report) -> None:
                 for cell, loss in others.items()
             ],
         )
-    for heading, lines in even_by_size(report.even):
-        click.echo("\n".join(["", heading, *lines]))
     if report.controls:
         click.echo()
     for control in report.controls:
@@ -254,7 +179,7 @@ def _print_report(report: Report) -> None:
         )
     if report.servers:
         click.echo()
-        print_servers(report.servers)
+        _print_servers(report.servers)
 
 
 @click.group("calibrate", short_help="Measure which programs disturb each other here.")
@@ -270,7 +195,7 @@ def command() -> None:
         sluice site calibrate plan --target ost0=/lustre/cal/ost0
     Do it, see it, use it:
         sluice site calibrate run --target ost0=/lustre/cal/ost0 --target ost1=/lustre/cal/ost1
-        sluice site calibrate report --output /tmp/calibration
+        sluice site calibrate report
         sluice model publish
     """
 
@@ -311,7 +236,7 @@ def plan_command(*, as_json: bool, **options: Any) -> None:
         )
         return
     if rounds:
-        click.echo(f"{rounds} rounds of what the servers do, {runs} runs")
+        click.echo(f"{rounds} rounds of the service discipline, {runs} runs")
     for number, corun in enumerate(settings.plan[:count], start=1):
         click.echo(f"{number:4}  {corun}")
     click.echo(
@@ -328,8 +253,7 @@ def plan_command(*, as_json: bool, **options: Any) -> None:
 def run_command(*, files: Files, as_json: bool, **options: Any) -> None:
     """Measure, and keep every result in the history at once.
 
-    The first --rounds say what the servers do: what they take, which demand fills them, what
-    switching between programs costs, and whether they serve by demand or fairly.
+    The first runs say whether the servers serve by demand or fairly.
 
     Each co-run is measured as alone, together, alone in random order, with caches filled
     first, over the time in which all are active. It does not count when the two runs alone
@@ -443,10 +367,10 @@ def _go_on(session: Session, *, as_json: bool, again: str = "sluice site calibra
 
 def _show_outcome(session: Session, *, as_json: bool) -> None:
     from sluice.interference.calibrate.analysis import stability, stability_text
-    from sluice.interference.calibrate.servers import stations
+    from sluice.interference.calibrate.servers import disciplines
 
     figures = stability(session.measured)
-    found = stations(session.measured)
+    found = disciplines(session.measured)
     if as_json:
         show_json(
             {
@@ -454,13 +378,13 @@ def _show_outcome(session: Session, *, as_json: bool) -> None:
                 "measured": len(session.measured),
                 "dropped": figures.dropped,
                 "cells": figures.cells,
-                "servers": [asdict(station) for station in found],
+                "servers": [asdict(one) for one in found],
             }
         )
     else:
         click.echo(f"calibration {session.number}: {stability_text(figures)}")
         if found:
-            print_servers(found)
+            _print_servers(found)
 
 
 def _time_text(session: Session) -> str:

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from sluice.interference.calibrate.grid import PlannedCoRun
     from sluice.interference.calibrate.session import Settings
 
-DEFAULT_BUDGET = "11m30s"
-DEFAULT_ROUNDS = 3
-MOST_ROUNDS = 100
+DEFAULT_BUDGET = "10m30s"
 PROCESSES_OF_A_TASK = 2
 MOST_SECONDS = 600.0
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
@@ -129,25 +127,14 @@ grid_options = options(
         help="Chunk sizes of the grid.  [default: 64K 256K 1M 4M 16M]",
     ),
     click.option(
-        "--processes",
-        type=click.IntRange(1),
-        help="Of each plain program in the grid.  [default: 2 for each task]",
-    ),
-    click.option(
         "--co-run",
         "coruns",
         multiple=True,
         metavar="'PROBE SIGNAL…'",
         help="Measure this instead of the grid, e.g. 'owc:1M:2 aw:16M:4'; three make a triple.",
     ),
-    click.option(
-        "--rounds",
-        type=click.IntRange(0, MOST_ROUNDS),
-        help="Rounds of what the servers do, for a third of the budget at most.  "
-        f"[default: {DEFAULT_ROUNDS}; 0 with --co-run]",
-    ),
 )
-"""What says which co-runs are measured, and within which time."""
+"""Options of the co-runs that are measured, and of the time for them."""
 
 
 def settings_of(
@@ -161,13 +148,12 @@ def settings_of(
     seed: int,
     budget: float,
     chunks: tuple[str, ...],
-    processes: int | None,
     coruns: tuple[str, ...],
-    rounds: int | None = None,
     **_: object,
 ) -> Settings:
     from sluice.interference.calibrate.grid import CHUNKS, default_grid, most_informative_first
     from sluice.interference.calibrate.protocol import Timing, check
+    from sluice.interference.calibrate.servers import ROUNDS
     from sluice.interference.calibrate.session import LEAD_SECONDS, SRUN_LEAD_SECONDS, Settings
     from sluice.interference.calibrate.targets import parse_targets
     from sluice.interference.programs import CalibrationError, parse_size
@@ -178,7 +164,7 @@ def settings_of(
         plan = [_corun(text) for text in coruns]
     grid = default_grid(
         sizes or CHUNKS,
-        processes=processes or PROCESSES_OF_A_TASK * tasks,
+        processes=PROCESSES_OF_A_TASK * tasks,
         several_targets=len(places) > 1,
     )
     plan = plan or most_informative_first(grid)
@@ -196,7 +182,7 @@ def settings_of(
         prefix=srun,
         tasks=tasks,
         lead_seconds=SRUN_LEAD_SECONDS if srun else LEAD_SECONDS,
-        rounds=(0 if coruns else DEFAULT_ROUNDS) if rounds is None else rounds,
+        rounds=0 if coruns else ROUNDS,
     )
 
 

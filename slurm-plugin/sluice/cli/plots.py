@@ -9,19 +9,17 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from sluice.interference.programs import MIB, size_text
 from sluice.serve.tables import Picture
 from sluice.sim.replay.compare import PLAIN
 from sluice.sim.replay.figures import FIGURES, has_io
 from sluice.sim.storage.mean_field import station_shares
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from sluice.interference.calibrate.analysis import BreakEven, Matrix, Report
     from sluice.sim.replay.compare import Comparison
     from sluice.sim.replay.io_replay import IoOutcomes
 
@@ -37,16 +35,14 @@ SIZE, WIDE = (5.2, 4.2), (10.0, 4.8)
 HOUR = 3600.0
 
 
-def picture(
-    paint: Any, data: Any, *, size: tuple[float, float] = SIZE, rows: int = 1, columns: int = 1
-) -> bytes:
+def picture(paint: Any, data: Any, *, size: tuple[float, float] = SIZE, rows: int = 1) -> bytes:
     """Return what paint(axes, data) draws, size in inches; rows above each other share x.
 
     axes is one, or an array of several. Equal data give equal bytes.
     """
     figure = Figure(figsize=size, dpi=100, layout="constrained")
     FigureCanvasAgg(figure)
-    paint(figure.subplots(rows, columns, sharex=rows > 1), data)
+    paint(figure.subplots(rows, sharex=rows > 1), data)
     buffer = io.BytesIO()
     # Without the version of the library.
     figure.savefig(buffer, format="png", metadata={"Software": None})
@@ -110,63 +106,6 @@ def _gains(axes: Axes, users: Sequence[dict[str, Any]]) -> None:
     axes.axvline(0, color="black", linewidth=0.8)
     axes.set(xlabel="node-hours")
     axes.legend(fontsize="small")
-
-
-# Calibrations
-
-
-def calibration_pictures(report: Report) -> list[Picture]:
-    return list(_of_matrices(report.matrices, report.even)) if report.matrices else []
-
-
-def _of_matrices(matrices: Sequence[Matrix], even: Sequence[BreakEven]) -> Iterator[Picture]:
-    title = "Share of its rate that the probe loses alongside the signal, by chunk size"
-    size = (2.6 * len(matrices) + 0.8, 3.2)
-    matrix = picture(_heat_maps, matrices, size=size, columns=len(matrices))
-    yield Picture("matrix", title, f"{title}; figures below", matrix, is_wide=True)
-    title = "Loss over the chunk size; upright: where two patterns are even"
-    curves = picture(_chunk_curves, (matrices, even), size=WIDE)
-    yield Picture("chunks", title, f"{title}; figures below", curves, is_wide=True)
-
-
-def _heat_maps(axes: Any, matrices: Sequence[Matrix]) -> None:
-    axes = np.atleast_1d(axes)
-    for axis, matrix in zip(axes, matrices, strict=True):
-        loss = np.array(
-            [[np.nan if x is None else 100 * x for x in row] for row in matrix.loss], dtype=float
-        )
-        image = axis.imshow(loss, vmin=0, vmax=100, cmap="YlOrRd")
-        names = [name.upper() for name in matrix.patterns]
-        axis.set_xticks(range(len(names)), names)
-        axis.set_yticks(range(len(names)), names)
-        axis.set_title(f"{size_text(matrix.chunk_bytes)}, {matrix.processes} processes", size=9)
-        for (i, j), value in np.ndenumerate(loss):
-            text = "–" if np.isnan(value) else f"{round(value)}"  # without -0
-            axis.text(j, i, text, ha="center", va="center", color="k" if value < 60 else "w")
-    axes[0].set_ylabel("probe")
-    axes[0].figure.supxlabel("signal", size=10)
-    axes[0].figure.colorbar(image, ax=list(axes), label="% of its rate that the probe loses")
-
-
-def _chunk_curves(axes: Axes, data: tuple[Sequence[Matrix], Sequence[BreakEven]]) -> None:
-    """Colours tell signals apart, dashes probes."""
-    matrices, even = data
-    curves: dict[tuple[int, int, str], list[tuple[float, float]]] = {}
-    for matrix in matrices:
-        for (i, j), loss in np.ndenumerate(np.array(matrix.loss, dtype=object)):
-            label = f"{matrix.patterns[i]} alongside {matrix.patterns[j]}, {matrix.processes} each"
-            if loss is not None:
-                point = (matrix.chunk_bytes / MIB, 100 * loss)
-                curves.setdefault((i, j, label), []).append(point)
-    for (i, j, label), points in curves.items():
-        style = _style(i) | {"color": COLOURS[(1 + j) % len(COLOURS)]}
-        axes.plot(*zip(*points, strict=True), marker="o", label=label, **style)
-    for item in even:
-        if item.chunk_bytes is not None:
-            axes.axvline(item.chunk_bytes / MIB, color=GREY, linewidth=1)
-    axes.set_xscale("log", base=2)
-    axes.set(xlabel="chunk, MiB", ylabel="loss, %")
-    axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
 
 
 # Replays

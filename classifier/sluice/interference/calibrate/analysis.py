@@ -1,19 +1,18 @@
-"""What a calibration says, in figures and as a report."""
+"""Figures of a calibration: losses, their stability, and agreement with another one."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
 from dataclasses import asdict, dataclass
-from itertools import groupby, pairwise
 from statistics import mean, median, stdev
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sluice.interference.calibrate import servers
-from sluice.interference.observations import alone_rates, observations, shared, valid
-from sluice.interference.programs import Program, size_text
+from sluice.interference.observations import observations, shared, valid
+from sluice.interference.programs import Program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from sluice.history_db.records import CoRun
 
 
-EVEN = 0.05
-"""Losses that differ by no more count as even."""
 NORMAL_95 = 1.96
 
 
@@ -36,7 +33,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Of a cell: the median share of its rate that the victim lost; negative: it gained."""
+    """Median share of its rate that a cell's victim lost; negative: it gained."""
 
     loss: float
     count: int
@@ -72,7 +69,7 @@ class Matrix:
 
 
 def in_a_matrix(cell: Cell) -> bool:
-    """Whether two programs met that differ in nothing but their patterns, flushed as usual."""
+    """Return whether two programs differ only in their patterns, flushed as usual."""
     if len(cell.others) != 1:
         return False
     victim, other = cell.victim, cell.others[0]
@@ -82,7 +79,7 @@ def in_a_matrix(cell: Cell) -> bool:
 
 
 def matrices(coruns: Sequence[CoRun]) -> list[Matrix]:
-    """Return a matrix for each chunk at which programs of equal size met, smallest first."""
+    """Return a matrix for each chunk at which programs of equal size co-ran, smallest first."""
     table: dict[tuple[int, int], dict[tuple[str, str], float]] = defaultdict(dict)
     for cell, loss in losses(coruns).items():
         if in_a_matrix(cell):
@@ -100,85 +97,13 @@ def matrices(coruns: Sequence[CoRun]) -> list[Matrix]:
 
 
 @dataclass(frozen=True, slots=True)
-class BreakEven:
-    """Where two patterns of equal chunk and size take the same share from each other."""
-
-    processes: int
-    """Of each."""
-    first: str
-    second: str
-    chunk_bytes: float | None
-    """None: one wins at every chunk that was measured."""
-    winner_below: str | None
-    """At the next smaller chunk, of those that decide where the lead changes hands; empty:
-    nobody, they are even there, too; None: no such chunk was measured."""
-    winner_above: str | None
-
-
-def break_even(coruns: Sequence[CoRun]) -> list[BreakEven]:
-    """Return where the loss of one pattern to another equals the loss the other way.
-
-    Interpolated between the chunk sizes that were measured, by the logarithm of the chunk.
-    """
-    leads: dict[tuple[int, str, str], list[tuple[float, float]]] = defaultdict(list)
-    for matrix in matrices(coruns):
-        for i, a in enumerate(matrix.patterns):
-            for j in range(i + 1, len(matrix.patterns)):
-                mine, theirs = matrix.loss[i][j], matrix.loss[j][i]
-                if mine is not None and theirs is not None:
-                    key = (matrix.processes, a, matrix.patterns[j])
-                    leads[key].append((math.log2(matrix.chunk_bytes), theirs - mine))
-    return [
-        BreakEven(*key, *_even_point(key[1], key[2], points))
-        for key, points in sorted(leads.items())
-        if len(points) > 1
-    ]
-
-
-def _even_point(
-    first: str, second: str, points: Sequence[tuple[float, float]]
-) -> tuple[float | None, str | None, str | None]:
-    """Return the chunk at which two are even, and who wins below and above it.
-
-    Points are (log2 chunk, how much more the second loses than the first), by chunk. Where the
-    lead changes hands they break even, also when it is small elsewhere.
-    """
-    winners = ["" if abs(lead) <= EVEN else first if lead > 0 else second for _, lead in points]
-    decided = [i for i, winner in enumerate(winners) if winner]
-    for i, j in pairwise(decided):
-        if winners[i] != winners[j]:
-            return 2 ** _zero(points[i : j + 1]), winners[i], winners[j]
-    if len(decided) == len(points):
-        return None, winners[0], winners[0]
-
-    def neighbours(i: int) -> tuple[str | None, str | None]:
-        below, above = winners[:i][-1:], winners[i + 1 :][:1]
-        return below[0] if below else None, above[0] if above else None
-
-    # Of several even points the one that most is known about, of those the smallest chunk.
-    even = [i for i, winner in enumerate(winners) if not winner]
-    at = max(even, key=lambda i: sum(map(bool, neighbours(i))))
-    return 2 ** points[at][0], *neighbours(at)
-
-
-def _zero(points: Sequence[tuple[float, float]]) -> float:
-    """Return where the line through the points meets zero; the ends lie on either side of it."""
-    return next(
-        x + (x_next - x) * lead / (lead - lead_next)
-        for (x, lead), (x_next, lead_next) in pairwise(points)
-        if lead * lead_next <= 0
-    )
-
-
-@dataclass(frozen=True, slots=True)
 class Stability:
-    """How well a repetition can be expected to agree."""
+    """Expected agreement of a repetition."""
 
     cells: int
     pairs: int
-    """Cells that were measured twice, which this is judged from: most of them as two equal
-    programs side by side. What one gets the other lacks, so they differ by more than two
-    repetitions would, and the bound is on the safe side."""
+    """Cells measured twice, most of them as two equal programs side by side. What one gets the
+    other lacks, so they differ by more than two repetitions would: the bound is safe."""
     mean_difference: float | None
     """Between two measurements of a loss, 0..1."""
     bound: float | None
@@ -237,27 +162,8 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, slots=True)
-class Speed:
-    """What one target gives a program alone."""
-
-    target: str
-    program: Program
-    rate: float
-    """B/s, median."""
-
-
-def speeds(coruns: Sequence[CoRun]) -> list[Speed]:
-    """Return the rate alone of each program."""
-    targets = {Program.parse(e.members[0]): e.targets[0] for e in valid(coruns)}
-    return [
-        Speed(targets[program], program, rate)
-        for program, rate in sorted(alone_rates(coruns).items())
-    ]
-
-
-@dataclass(frozen=True, slots=True)
 class Control:
-    """A program alongside others on another target: what it lost should be nothing."""
+    """A program alongside others on another target: its loss should be zero."""
 
     victim: Program
     others: tuple[Program, ...]
@@ -286,13 +192,11 @@ class Report:
     site: str
     matrices: list[Matrix]
     losses: dict[Cell, Loss]
-    even: list[BreakEven]
     stability: Stability
-    speeds: list[Speed]
     controls: list[Control]
     agreement: Agreement | None
     """With the calibration before, if there is one."""
-    servers: list[servers.Station]
+    servers: list[servers.Discipline]
 
 
 def make_report(site: str, coruns: Sequence[CoRun], before: Sequence[CoRun] = ()) -> Report:
@@ -300,12 +204,10 @@ def make_report(site: str, coruns: Sequence[CoRun], before: Sequence[CoRun] = ()
         site=site,
         matrices=matrices(coruns),
         losses=losses(coruns),
-        even=break_even(coruns),
         stability=stability(coruns),
-        speeds=speeds(coruns),
         controls=controls(coruns),
         agreement=agreement(before, coruns) if before else None,
-        servers=servers.stations(coruns),
+        servers=servers.disciplines(coruns),
     )
 
 
@@ -322,40 +224,14 @@ def to_json(report: Report) -> dict[str, Any]:
             }
             for cell, loss in report.losses.items()
         ],
-        "break_even": [asdict(item) for item in report.even],
         "stability": asdict(report.stability),
-        "speeds": [
-            {"target": s.target, "program": str(s.program), "rate": s.rate} for s in report.speeds
-        ],
         "other_target": [
             {"victim": str(c.victim), "others": [str(o) for o in c.others], "loss": c.loss}
             for c in report.controls
         ],
         "agreement": asdict(report.agreement) if report.agreement else None,
-        "servers": [asdict(station) for station in report.servers],
+        "servers": [asdict(one) for one in report.servers],
     }
-
-
-def even_text(item: BreakEven) -> str:
-    """Say in words where two patterns are even."""
-    pair = f"{item.first.upper()} and {item.second.upper()}"
-    if item.chunk_bytes is None:
-        return f"{pair}: {_winner(item.winner_below)} takes more at every chunk size"
-    chunk = size_text(max(1, round(item.chunk_bytes / 1024)) * 1024)
-    sides = f"{_winner(item.winner_below)} below, {_winner(item.winner_above)} above"
-    return f"{pair}: even at about {chunk} ({sides})"
-
-
-def _winner(name: str | None) -> str:
-    return "not measured" if name is None else name.upper() or "even"
-
-
-def even_by_size(even: Sequence[BreakEven]) -> list[tuple[str, list[str]]]:
-    """Return a heading and lines for each number of processes."""
-    return [
-        (f"Break-even chunk sizes, {processes} processes each", [even_text(item) for item in items])
-        for processes, items in groupby(even, key=lambda item: item.processes)
-    ]
 
 
 def stability_text(figures: Stability) -> str:
@@ -382,60 +258,24 @@ def agreement_text(figures: Agreement) -> str:
     )
 
 
-SERVERS = ("Station", "takes", "filled by", "a node takes", "a stream", "switching", "serves")
+SERVERS = ("Target", "serves", "by demand")
 
 
-def servers_rows(stations: Sequence[servers.Station]) -> list[tuple[str, ...]]:
+def servers_rows(disciplines: Sequence[servers.Discipline]) -> list[tuple[str, ...]]:
     """Return the cells below SERVERS."""
+    return [(one.target, one.verdict, _estimate_text(one.by_demand)) for one in disciplines]
+
+
+def servers_remarks(disciplines: Sequence[servers.Discipline]) -> list[str]:
+    """Return the reasons of what is undecided."""
     return [
-        (
-            f"{station.station} of {station.target}",
-            _capacity_text(station),
-            _streams_text(station.fills_at),
-            *(
-                _estimate_text(estimate, ".0f", "%", 100.0)
-                for estimate in (station.node_share, station.stream_share, station.switch_cost)
-            ),
-            f"{station.sharing.verdict}: {_estimate_text(station.sharing.by_demand, '.2f')}",
-        )
-        for station in stations
+        f"{one.target}: first come or fair is undecided: {one.why}"
+        for one in disciplines
+        if one.why
     ]
 
 
-def servers_remarks(stations: Sequence[servers.Station]) -> list[str]:
-    """Say of what is not known why."""
-    unfilled = [
-        f"{s.station} of {s.target}: the programs do not fill it often enough to say what it "
-        "takes; give more --tasks or --rounds"
-        for s in stations
-        if s.capacity is None
-    ]
-    return unfilled + [
-        f"{s.station} of {s.target}: first come or fair is undecided: {s.sharing.why}"
-        for s in stations
-        if s.sharing.why
-    ]
-
-
-def _capacity_text(station: servers.Station) -> str:
-    unit, scale = (" MB/s", 1e-6) if station.station == "bytes" else ("/s", 1.0)
-    if station.capacity is None:
-        return f"at least {station.most * scale:.3g}{unit}"
-    return _estimate_text(station.capacity, ".3g", unit, scale)
-
-
-def _streams_text(streams: int | None) -> str:
-    if streams is None:
-        return NOTHING
-    return f"{streams} stream{'s' * (streams > 1)}"
-
-
-def _estimate_text(
-    estimate: servers.Estimate | None, number: str, unit: str = "", scale: float = 1.0
-) -> str:
+def _estimate_text(estimate: servers.Estimate | None) -> str:
     if estimate is None:
         return NOTHING
-    value, low, high = (
-        format(scale * x, number) for x in (estimate.value, estimate.low, estimate.high)
-    )
-    return f"{value}{unit} ({low} to {high})"
+    return f"{estimate.value:.2f} ({estimate.low:.2f} to {estimate.high:.2f})"

@@ -49,7 +49,7 @@ class Settings:
     tasks: int = 1
     lead_seconds: float = LEAD_SECONDS
     rounds: int = 0
-    """Of what the servers do (`servers.py`), before the co-runs."""
+    """Of the service discipline (`servers.py`), before the co-runs."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -93,7 +93,7 @@ class Settings:
             prefix=tuple(value["prefix"]),
             tasks=value["tasks"],
             lead_seconds=value["lead_seconds"],
-            rounds=value.get("rounds", 0),
+            rounds=value["rounds"],
         )
 
 
@@ -108,7 +108,7 @@ def _run_seconds(timing: Timing, lead_seconds: float) -> float:
 
 
 def rounds_within(settings: Settings) -> int:
-    """How many rounds of what servers do leave the co-runs most of the budget."""
+    """Return how many rounds of the service discipline leave the co-runs most of the budget."""
     runs = MOST_OF_BUDGET * settings.budget / _run_seconds(settings.timing, settings.lead_seconds)
     return min(settings.rounds, int(runs / len(servers.runs_of_a_round(settings.tasks))))
 
@@ -118,7 +118,7 @@ def runs_of_rounds(settings: Settings) -> int:
 
 
 def coruns_within(settings: Settings) -> int:
-    """How many co-runs of the plan fit into the budget, by the estimate; whole blocks."""
+    """Return how many co-runs of the plan fit into the budget, by the estimate; whole blocks."""
     runs_left = settings.budget / _run_seconds(settings.timing, settings.lead_seconds)
     runs_left -= runs_of_rounds(settings)
     count = 0
@@ -220,7 +220,7 @@ class Session:
         return _run_seconds(self.settings.timing, self.settings.lead_seconds)
 
     def _runs_before(self) -> int:
-        """How many runs of the budget went before an interruption."""
+        """Return how many runs of the budget went before an interruption."""
         return len(self.measured) + RUNS_ALONE * len({e.alone for e in self._coruns})
 
     @property

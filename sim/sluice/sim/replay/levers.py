@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sluice.interference.calibrate.servers import FAIR, FIRST_COME, stations
+from sluice.interference.calibrate.servers import FAIR, FIRST_COME, disciplines
 from sluice.policies.structs import View, new
 from sluice.sim.policies.policies import POLICIES, Policy, with_options
 from sluice.sim.replay.compare import PLAIN, compare, in_order
@@ -276,10 +276,10 @@ def _lost_alone(draw: Draw) -> NDArray[np.float64]:
 
 def measured_laws(store: Store) -> tuple[str, ...]:
     """Return the law that all calibrations agree on, or all laws."""
-    measured = stations(
+    measured = disciplines(
         store.interference.coruns([one.id for one in store.interference.calibrations()])
     )
-    verdicts = {one.sharing.verdict for one in measured if one.station == "bytes"}
+    verdicts = {one.verdict for one in measured}
     return tuple(law for law, verdict in LAWS.items() if verdicts == {verdict}) or tuple(LAWS)
 
 
