@@ -37,7 +37,7 @@ build: core plugin programs ## Compile everything; installs nothing (needs: docs
 
 BINDINGS := $(BUILD)/.bindings
 core: $(BINDINGS)
-$(BINDINGS): setup.py pyproject.toml $(wildcard policies/core/* classifier/reader/* sim/engine/*/*) \
+$(BINDINGS): setup.py pyproject.toml $(wildcard policies/core/* policies/files/* classifier/reader/* sim/engine/*/*) \
 		policies/build_core.py classifier/build_reader.py sim/build_engine.py
 	@$(PYTHON) -c 'import cffi, setuptools' || { echo "$(PYTHON) cannot build the Python part:" \
 		"install its cffi and setuptools (python3-cffi python3-setuptools)," \

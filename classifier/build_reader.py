@@ -9,6 +9,6 @@ core = runpy.run_path(str(HERE.parent / "policies" / "build_core.py"))
 ffibuilder = core["builder"](
     "sluice.darshan._reader",
     ["reader.h"],
-    [HERE / "reader", core["CORE"]],
+    [HERE / "reader", *core["CORE"]],
     libraries=["deflate"],
 )

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 HERE = Path(__file__).resolve().parent
-CORE = HERE / "core"
+CORE = (HERE / "core", HERE / "files")
+"""What decides, and what it decides by: bundle, snapshot and sluice.conf."""
 HEADERS = ("record.h", "request.h", "control.h", "turns_check.h")
 
 # -ffp-contract=off and -fno-fast-math: a decision has the same bits on every
@@ -83,6 +84,6 @@ def builder(
 ffibuilder = builder(
     "sluice.policies._core",
     HEADERS,
-    [CORE],
+    CORE,
     'extern "Python" int sluice_uid_of (const char *name, uint32_t *uid);',
 )

@@ -8,4 +8,4 @@ FOLDERS = [HERE / "engine" / name for name in ("scheduler", "storage", "policies
 HEADERS = ("engine.h", "swf.h", "mean_field.h", "contended.h", "policies.h", "discrete_event.h")
 
 core = runpy.run_path(str(HERE.parent / "policies" / "build_core.py"))
-ffibuilder = core["builder"]("sluice.sim._engine", HEADERS, [*FOLDERS, core["CORE"]])
+ffibuilder = core["builder"]("sluice.sim._engine", HEADERS, [*FOLDERS, *core["CORE"]])

@@ -22,7 +22,8 @@ from forest_arrays import Arrays
 from sluice.policies.snapshot import pack_snapshot
 
 ROOT = Path(__file__).resolve().parents[2]
-CORE = ROOT / "policies" / "core"
+CORE = (ROOT / "policies" / "core", ROOT / "policies" / "files")
+INCLUDES = [f"-I{folder}" for folder in CORE]
 WARNINGS = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off"]
 SANITIZERS = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
@@ -41,7 +42,8 @@ def built(tmp_path_factory):
     @cache
     def core(*flags: str) -> list[Path]:
         folder = tmp_path_factory.mktemp("core")
-        command = ["cc", *WARNINGS, *flags, "-c", *sorted(CORE.glob("*.c"))]
+        sources = sorted(path for folder in CORE for path in folder.glob("*.c"))
+        command = ["cc", *WARNINGS, *flags, *INCLUDES, "-c", *sources]
         subprocess.run(command, check=True, cwd=folder)
         return sorted(folder.glob("*.o"))
 
@@ -49,7 +51,7 @@ def built(tmp_path_factory):
     def build(name: str, *flags: str) -> Path:
         program = tmp_path_factory.mktemp(name) / name
         sources = [ROOT / "tests" / "core" / f"{name}.c", *core(*flags)]
-        command = ["cc", *WARNINGS, *flags, f"-I{CORE}", "-o", program, *sources, "-lm"]
+        command = ["cc", *WARNINGS, *flags, *INCLUDES, "-o", program, *sources, "-lm"]
         subprocess.run(command, check=True)
         return program
 

@@ -250,7 +250,7 @@ def _pack_forest(
 
 
 def _index(keys: Sequence[int]) -> NDArray[np.uint32]:
-    """Return the open-addressing table over keys; see policies/core/bundle.h."""
+    """Return the open-addressing table over keys; see policies/files/bundle.h."""
     size = 1
     while size < 2 * len(keys):
         size *= 2

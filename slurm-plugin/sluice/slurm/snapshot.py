@@ -105,7 +105,7 @@ class LaneSpeeds:
             log.info("lane %s is slow no longer", lane)
 
 
-MAX_CORUNNERS = 256  # policies/core/snapshot.h, as MAX_PARTITIONS, which QoS share
+MAX_CORUNNERS = 256  # policies/files/snapshot.h, as MAX_PARTITIONS, which QoS share
 MAX_PARTITIONS = 1024
 KEPT_BYTES = 4 << 20
 KEPT_AT_LEAST = 2  # the one the plugin has, and the one it is about to load
