@@ -7,7 +7,6 @@ import time
 from typing import TYPE_CHECKING
 
 import made_model
-import planted
 import pytest
 import recorded
 from click.testing import CliRunner
@@ -86,13 +85,6 @@ def history(tmp_path):
     return path
 
 
-@pytest.fixture(scope="module")
-def logs(tmp_path_factory):
-    place = tmp_path_factory.mktemp("logs")
-    planted.write_logs(planted.runs(1), place)
-    return place
-
-
 @pytest.fixture
 def conf(tmp_path, history):
     path = tmp_path / "sluice.conf"
@@ -161,7 +153,7 @@ def test_a_bundle_may_tell_anything_of_its_model(conf, history, told):
 
 
 @pytest.mark.parametrize("source", [published, of_history, of_bundle])
-def test_every_command_gives_the_same_node_hours_by_the_same_model(conf, history, logs, source):
+def test_every_command_gives_the_same_node_hours_by_the_same_model(conf, history, source):
     with Store(history) as store:
         name = source(store, conf.parent / "model.bundle")
 
@@ -170,9 +162,8 @@ def test_every_command_gives_the_same_node_hours_by_the_same_model(conf, history
         assert done.exit_code == 0, done.output
         return json.loads(done.stdout)
 
-    attributed = ask("site", "attribute", str(logs), "--dry-run")
     assessed = ask("site", "assess")
-    answers = [attributed, assessed, ask("site", "interference")]
+    answers = [assessed, ask("site", "interference")]
     answers += [ask("history", "top", order) for order in ("harmful", "harmed")]
     grounds = {"since", "until", "bandwidth", "bandwidth_from", "interference_model"}
     assert assessed["interference_model"]["name"].startswith(name)
@@ -182,14 +173,8 @@ def test_every_command_gives_the_same_node_hours_by_the_same_model(conf, history
     )
     pairs = {(one["victim"], one["aggressor"]): one["lost"] for one in assessed["worst_pairs"]}
     assert set(pairs) == {NAMES, NAMES[::-1]}
-    assert answers[2]["worst_pairs"] == assessed["worst_pairs"]
-    found = {
-        (one["victim"], one["aggressor"]): one["lost_node_hours"]
-        for one in attributed["observations"]
-    }
-    assert {pair: found[pair] for pair in pairs} == pairs
-    assert found["analysis", "checkpointer"] == 0.0  # the history has no run of either
-    for answer in answers[3:]:
+    assert answers[1]["worst_pairs"] == assessed["worst_pairs"]
+    for answer in answers[2:]:
         parties = {one["name"]: one for one in answer["applications"]}
         assert parties == {one["name"]: one for one in assessed["parties"]}
         for (victim, aggressor), lost in pairs.items():
@@ -199,11 +184,10 @@ def test_every_command_gives_the_same_node_hours_by_the_same_model(conf, history
 
 
 @pytest.mark.parametrize("source", [published, of_history, of_bundle])
-def test_every_table_names_the_model(conf, history, logs, source):
+def test_every_table_names_the_model(conf, history, source):
     with Store(history) as store:
         name = source(store, conf.parent / "model.bundle")
     for words in (
-        ("site", "attribute", str(logs), "--dry-run"),
         ("site", "assess"),
         ("site", "interference"),
         ("site", "interference", "app:logger", "app:streamer"),

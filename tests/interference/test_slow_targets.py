@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.interference.calibrate.target_speeds import (
+from sluice.interference.target_speeds import (
     HALF_LIFE,
     KEEPS_UP,
     LONELY,

@@ -9,7 +9,7 @@ from history_rows import a_job, a_log, a_profile
 from sluice.cli.main import main
 from sluice.history_db.records import Holder, PlacedRun, RunningSet, TargetProbe
 from sluice.history_db.store import Store
-from sluice.interference.calibrate.target_speeds import (
+from sluice.interference.target_speeds import (
     KEEPS_UP,
     LONELY,
     SLOW,

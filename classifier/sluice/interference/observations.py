@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     Profile = Mapping[str, Any]
 
 
+MOST_FOREIGN_SHARE = 0.10
+"""Share of a target's traffic by others, above which a measurement does not count (Shah et al.)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Observation:
     """One program alongside others on the same target."""

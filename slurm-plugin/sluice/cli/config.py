@@ -70,7 +70,7 @@ def check(config: Path | None) -> None:
         sluice config check
         sudo install -m 644 new.conf /etc/slurm/sluice.conf && sluice config check
     """
-    from sluice.interference.calibrate.target_speeds import Lanes
+    from sluice.interference.target_speeds import Lanes
     from sluice.policies.core import check_trust, furthest_mode
     from sluice.policies.review import read_file
 

@@ -22,7 +22,7 @@ from sluice.slurm.formatting import NOTHING, rate_text, share_text, time_text
 
 if TYPE_CHECKING:
     from sluice.history_db.store import Store
-    from sluice.interference.calibrate.target_speeds import TargetSpeed
+    from sluice.interference.target_speeds import TargetSpeed
 
 
 @click.command("targets", short_help="Say which storage targets are slow.")
@@ -82,7 +82,7 @@ def command(
         sluice site targets --measure sl0=/scratch/ost0/probe --measure sl1=/scratch/ost1/probe
         sluice site targets --json | jq '.targets[] | select(.verdict == "slow")'
     """
-    from sluice.interference.calibrate.target_speeds import Lanes, target_speeds
+    from sluice.interference.target_speeds import Lanes, target_speeds
 
     lanes = Lanes.of(files.settings())
     with files.open_history(create=bool(places), read_only=not places) as store:
@@ -112,8 +112,13 @@ def _measure(  # noqa: PLR0917 - as given on the command line
     rounds: int,
     probe: str | None,
 ) -> None:
-    from sluice.interference.calibrate.protocol import Launcher, Timing, check, find_probe
-    from sluice.interference.calibrate.target_speeds import probe_targets
+    from sluice.interference.calibrate.protocol import (
+        Launcher,
+        Timing,
+        check,
+        find_probe,
+        probe_targets,
+    )
     from sluice.interference.calibrate.targets import parse_targets, uncounted
     from sluice.interference.programs import CalibrationError, Program
 

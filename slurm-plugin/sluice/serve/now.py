@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from sluice.interference.calibrate.target_speeds import Lanes, target_speeds
+from sluice.interference.target_speeds import Lanes, target_speeds
 from sluice.policies.core import CLASSES
 from sluice.policies.record import token_name
 from sluice.serve.tables import (

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.records import Snapshot as StoredSnapshot
-from sluice.interference.calibrate.target_speeds import Lanes, speeds_of_lanes
+from sluice.interference.target_speeds import Lanes, speeds_of_lanes
 from sluice.policies import core
 from sluice.policies.container import write_atomically
 from sluice.policies.core import CoreError

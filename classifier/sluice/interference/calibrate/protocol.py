@@ -1,4 +1,4 @@
-"""Measures one co-run: starts sluice-probe, and makes its figures mean something.
+"""Measurement of one co-run by sluice-probe.
 
 A block is: the probe alone, probe and signals together, the probe alone again, in random order;
 several sets of co-runners of one probe share its runs alone. In each run everybody first fills the
@@ -26,12 +26,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sluice.interference.calibrate.targets import Watch, counter_of
+from sluice.history_db.records import TargetProbe
+from sluice.interference.calibrate.targets import Watch, claimed, counter_of
+from sluice.interference.observations import MOST_FOREIGN_SHARE
 from sluice.interference.programs import DIRECT_BYTES, CalibrationError, LateStartError, TasksError
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from sluice.interference.calibrate.targets import Target
     from sluice.interference.programs import Program
@@ -276,7 +278,6 @@ def _until(counts: Sequence[int], position: float) -> float:
 
 
 MOST_ALONE_DIFFERENCE = 0.05
-MOST_FOREIGN_SHARE = 0.10
 CLOSED_AT = 0.90
 METADATA = ("metadata",)
 ENDLESS_SECONDS = 60.0  # by which a signal outlasts its probe, unless it is stopped
@@ -493,3 +494,33 @@ def _at_the_target(
         return rates
     left = max(0.0, 1 - cached / accepted)
     return [rate * left if i in streaming else rate for i, rate in enumerate(rates)]
+
+
+def probe_targets(
+    targets: Sequence[Target],
+    program: Program,
+    *,
+    rounds: int,
+    launcher: Launcher,
+    timing: Timing,
+) -> Iterator[tuple[TargetProbe, str]]:
+    """Run the program alone on each target in turn; yield what it got, and why it does not count.
+
+    Each round begins with another target, so that none is always the first. Raises
+    CalibrationError when a probe fails, or when somebody else measures there.
+    """
+    with claimed(targets):
+        for number in range(rounds):
+            first = number % len(targets)
+            for target in (*targets[first:], *targets[:first]):
+                run = measure([Member(program, target)], launcher=launcher, timing=timing)
+                probe = TargetProbe(target.name, str(program), int(time.time()), run.rates[0])
+                yield probe, _reason_to_drop_probe(probe.rate, run.foreign)
+
+
+def _reason_to_drop_probe(rate: float, foreign: float) -> str:
+    if rate <= 0:
+        return "nothing reached it in the window"
+    if foreign > MOST_FOREIGN_SHARE:
+        return f"others had {foreign:.0%} of the traffic"
+    return ""

@@ -18,7 +18,8 @@ from statistics import fmean, variance
 from typing import TYPE_CHECKING
 
 from sluice.history_db.records import CoRun
-from sluice.interference.calibrate.protocol import MOST_FOREIGN_SHARE, Member, measure
+from sluice.interference.calibrate.protocol import Member, measure
+from sluice.interference.observations import MOST_FOREIGN_SHARE
 from sluice.interference.programs import MIB, Program
 
 if TYPE_CHECKING:

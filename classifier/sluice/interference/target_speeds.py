@@ -1,29 +1,28 @@
-"""Which storage targets are slow, and what a history knows of their speed.
+"""Speed of storage targets, by probes and by runs that had them to themselves.
 
-Which runs had Lustre's targets to themselves is told by the logs of others. The bytes of a run
-count as spread evenly over its time and its targets. What jobs without a log did is not known.
+The logs of others tell which runs had Lustre's targets to themselves. The bytes of a run count as
+spread evenly over its time and its targets. Jobs without a log are not known.
 
 Targets of one file system differ by about 5 times at a moment, and one of them by more than 10
 times over time; a few are slow, most are alike (Huang et al., docs/evidence/storage-models.md, H1).
-So a target is compared with its peers, by what the same program got there and elsewhere, and old
-observations count less.
+So a target is compared with its peers, by the rates of the same program there and elsewhere, and
+old observations count less.
 
-The speed of a target is the median of the ratios rate here / usual rate elsewhere, each of them
-weighed by 2^(-age / HALF_LIFE). The usual rate of a program elsewhere is the (upper) median over
-the other targets of its median there. Its interval is that of a median without any assumption on
-the distribution: the quantiles 1/2 -+ Z / (2 sqrt (n)), where n is the sum of the weights. With
-fewer than four observations' worth there are no such quantiles, and nothing is said.
+The speed of a target is the median of the ratios rate here / usual rate elsewhere, each of weight
+2^(-age / HALF_LIFE). The usual rate of a program elsewhere is the (upper) median over the other
+targets of its median there. The interval is that of a median without any assumption on the
+distribution: the quantiles 1/2 -+ Z / (2 sqrt (n)), where n is the sum of the weights. Below four
+observations' worth there are no such quantiles, and no verdict.
 
 Users may write any rate and target into a log, or write as slowly as they like. So no user's runs
-weigh more than all other evidence of a target together: alone they say nothing, and against as
-much of others they make no target slow.
+weigh more than all other evidence of a target together: by themselves they give no verdict, and
+against as much of others they make no target slow.
 """
 
 from __future__ import annotations
 
 import math
 import re
-import time
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
@@ -31,19 +30,14 @@ from functools import partial
 from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Protocol
 
-from sluice.history_db.records import TargetProbe
-from sluice.interference.calibrate.protocol import MOST_FOREIGN_SHARE, Member, measure
-from sluice.interference.calibrate.targets import claimed
+from sluice.interference.observations import MOST_FOREIGN_SHARE
 from sluice.policies.core import CoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
     from sluice.history_db.records import PlacedRun
     from sluice.history_db.store import Store
-    from sluice.interference.calibrate.protocol import Launcher, Timing
-    from sluice.interference.calibrate.targets import Target
-    from sluice.interference.programs import Program
     from sluice.policies.core import View
 
 
@@ -75,7 +69,7 @@ def _had_corunners(run: PlacedRun, traffic: dict[Hashable, _Traffic]) -> bool:
 
 
 class _Traffic:
-    """What runs moved on one target, over time."""
+    """Bytes of runs on one target over time."""
 
     def __init__(self, runs: Iterable[PlacedRun]) -> None:
         steps: dict[int, float] = defaultdict(float)
@@ -107,13 +101,13 @@ def _seconds(run: PlacedRun) -> int:
     return max(1, run.ended - run.observed)
 
 
-HALF_LIFE = 86400.0  # seconds: what was seen a day ago counts half
-WINDOW = 7 * 86400  # seconds: what is older than that is not looked at
+HALF_LIFE = 86400.0  # seconds in which an observation loses half of its weight
+WINDOW = 7 * 86400  # seconds; older observations do not count
 Z = 1.96  # of a two-sided interval of 95 %
 SLOW_BELOW = 2 / 3
 """A target is slow when the upper end of its interval is below this share of its peers' rate."""
 SLOWEST = 0.01
-"""What a slow target counts for at least, however little it gave."""
+"""Smallest published speed of a slow target."""
 
 LONELY = "nothing to compare with"
 UNSURE = "not enough evidence"
@@ -124,7 +118,7 @@ UNDECIDED = "may be slow, may keep up"
 
 @dataclass(frozen=True, slots=True)
 class SpeedObservation:
-    """What a program got from a target."""
+    """Rate of a program on a target."""
 
     target: str
     program: str
@@ -145,7 +139,7 @@ class SpeedObservation:
 
 @dataclass(frozen=True, slots=True)
 class TargetSpeed:
-    """What is known of a target's speed."""
+    """Speed of a target, as far as it is known."""
 
     target: str
     verdict: str
@@ -166,7 +160,7 @@ class TargetSpeed:
 
     @property
     def published(self) -> float:
-        """What decisions count with: 1 for all that is not known to be slow."""
+        """Return the speed in decisions: 1 of every target that is not known to be slow."""
         return self.published_after(was_slow=False)
 
     def published_after(self, *, was_slow: bool) -> float:
@@ -189,7 +183,7 @@ class _Weighed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Cell:
-    """What a program got from a target, with what all others' cells are compared with."""
+    """Rates of a program on a target, and their median for comparison."""
 
     uid: int | None
     rates: list[_Weighed]
@@ -328,7 +322,7 @@ MOST_RUNS = 5000  # of lanes, and as many of Lustre's targets: the latest
 
 
 class Lane(Protocol):
-    """What is used of struct sluice_lane."""
+    """Members of struct sluice_lane."""
 
     @property
     def name(self) -> str: ...
@@ -415,36 +409,6 @@ def _peers(others: Collection[str], lanes: Lanes) -> list[list[str]]:
     for target in sorted(others):
         groups[alongside.get(target, ())].append(target)
     return list(groups.values())
-
-
-def probe_targets(
-    targets: Sequence[Target],
-    program: Program,
-    *,
-    rounds: int,
-    launcher: Launcher,
-    timing: Timing,
-) -> Iterator[tuple[TargetProbe, str]]:
-    """Run the program alone on each target in turn; yield what it got, and why it does not count.
-
-    Each round begins with another target, so that none is always the first. Raises
-    CalibrationError when a probe fails, or when somebody else measures there.
-    """
-    with claimed(targets):
-        for number in range(rounds):
-            first = number % len(targets)
-            for target in (*targets[first:], *targets[:first]):
-                run = measure([Member(program, target)], launcher=launcher, timing=timing)
-                probe = TargetProbe(target.name, str(program), int(time.time()), run.rates[0])
-                yield probe, _reason_to_drop(probe.rate, run.foreign)
-
-
-def _reason_to_drop(rate: float, foreign: float) -> str:
-    if rate <= 0:
-        return "nothing reached it in the window"
-    if foreign > MOST_FOREIGN_SHARE:
-        return f"others had {foreign:.0%} of the traffic"
-    return ""
 
 
 def _probed(store: Store, now: int) -> list[SpeedObservation]:
