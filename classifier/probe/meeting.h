@@ -1,4 +1,4 @@
-/* Where processes of one program meet: memory that they share, and a barrier in it.
+/* Rendezvous of the processes of one program: memory that they share, and a barrier in it.
  * In a header, because the tests' writer is a single source file. */
 #ifndef SLUICE_PROBE_MEETING_H
 #define SLUICE_PROBE_MEETING_H

@@ -1,7 +1,7 @@
 /*
  * Where the probe writes: one fresh directory of its own in each directory that
  * it was given. It never touches anything else, and leaves room on every file
- * system for those who live there.
+ * system for other users.
  */
 #ifndef SLUICE_PROBE_PLACE_H
 #define SLUICE_PROBE_PLACE_H

@@ -27,7 +27,7 @@ static const double run_up = 0.02;
 /* For how long a process that sleeps may miss that it is told to stop: s. */
 static const double heedless = 0.05;
 
-/* Where the processes meet; in memory that they share. */
+/* Rendezvous of the processes, in memory that they share. */
 struct meeting {
 	pthread_barrier_t barrier; /* first: arrange_meeting */
 	atomic_bool stop;	   /* told by SIGUSR1 */
@@ -38,7 +38,7 @@ struct meeting {
 struct crew {
 	struct meeting *meeting;
 	sigset_t signals; /* awaited */
-	char *chunk;	  /* forked: one copy for those who write */
+	char *chunk;	  /* forked: one copy for all writers */
 };
 
 /* ---- one process ------------------------------------------------------------ */
@@ -159,7 +159,7 @@ run_process (const struct options *options, const struct place *places, struct t
 /* ---- all of them ------------------------------------------------------------ */
 
 /* Signals that tell of a fault in a process, hold it, or let it go on do what they always
- * do. SIGPIPE does nothing: who reads the report may have gone. */
+ * do. SIGPIPE does nothing: the reader of the report may have gone. */
 static const int not_awaited[]
     = { SIGABRT, SIGBUS,  SIGFPE,  SIGILL,  SIGSEGV, SIGSYS,   SIGTRAP, SIGXFSZ,
 	SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG,  SIGWINCH, SIGPIPE };

@@ -317,7 +317,7 @@ data_rate (struct sluice_load victim, double flushes, double streams, double dem
 }
 
 /* The metadata server takes operations as they come: an overload stretches
- * everybody alike. */
+ * all jobs alike. */
 static inline double
 stretched_rate (double rate, double operations)
 {
@@ -449,23 +449,23 @@ clamped_integral (double x, double most)
  * less than a whole cycle's, at rate rho alongside it and at rate 1 without. The
  * victim starts anywhere in the other's cycle of on and then off seconds.
  *
- * Starting a seconds before the other pauses it meets it for a seconds, but at
+ * Starting a seconds before the other pauses it overlaps it for a seconds, but at
  * most for all the work, and at least for the work that the pause cannot take.
- * Starting e seconds before the other comes back it meets it for the work that
+ * Starting e seconds before the other comes back it overlaps it for the work that
  * is left by then.
  */
 static double
-mean_time_met (double work, double on, double off, double rho)
+mean_overlap_time (double work, double on, double off, double rho)
 {
 	double most = work / rho;
 	double least = larger (0.0, (work - off) / rho);
-	double met_from_on = least * least + clamped_integral (smaller (on, most), on)
-			     - clamped_integral (least, on)
-			     + most * larger (0.0, on - most);
-	double met_from_off
+	double overlap_from_on = least * least + clamped_integral (smaller (on, most), on)
+				 - clamped_integral (least, on)
+				 + most * larger (0.0, on - most);
+	double overlap_from_off
 	    = rho
 	      * (clamped_integral (most, on) - clamped_integral ((work - off) / rho, on));
-	return (met_from_on + met_from_off) / (on + off);
+	return (overlap_from_on + overlap_from_off) / (on + off);
 }
 
 /* may_lock: with (nearly) equal periods, over the worst offset. */
@@ -492,7 +492,7 @@ overlap_of (const struct sluice_pressure *victim, const struct sluice_pressure *
 	} else {
 		double cycle = rho * on + off; /* work done in a cycle */
 		double rest = fmod (work, cycle);
-		met = (work - rest) / cycle * on + mean_time_met (rest, on, off, rho);
+		met = (work - rest) / cycle * on + mean_overlap_time (rest, on, off, rho);
 	}
 	return clip (met / (work + (1.0 - rho) * met));
 }
@@ -604,7 +604,7 @@ sluice_job_slowdown (const struct sluice_pressure *victim, double io_factor)
 static const double metadata_heavy = 0.1;
 /* A streaming writer leaves at least this share of its bytes in the cache. */
 static const double streaming = 0.5;
-/* B: who flushes after fewer waits for the target, however small its chunks are. */
+/* B: a program that flushes after fewer waits for the target, whatever its chunks. */
 static const double soon = 8.0 * 1048576.0;
 
 static int

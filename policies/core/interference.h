@@ -126,7 +126,7 @@ void sluice_pressure_of (const struct sluice_profile *profile,
 			 struct sluice_pressure *out);
 
 /*
- * What becomes of a pressure where targets are slow: speed is the rate of the slowest
+ * A pressure on slow targets: speed is the rate of the slowest
  * of its lanes as a share of its peers', 0 < speed <= 1, and bounds a striped
  * operation. Alone the job gets no more than that, and it fills what it gets.
  * On its other lanes it presses less than that; this is not told apart. At speed 1

@@ -7,7 +7,7 @@
 
 #include "interference.h"
 
-/* fmax and fmin are calls of the library for the sake of NaN, which the loader
+/* fmax and fmin are calls of the library because of NaN, which the loader
  * keeps out. */
 static inline double
 larger (double a, double b)
@@ -43,7 +43,7 @@ struct sluice_load sluice_load_less (struct sluice_load sum, struct sluice_load 
 struct sluice_load sluice_load_scale (struct sluice_load load, double factor);
 /* The larger one in each part: presses at least as much as either. */
 struct sluice_load sluice_load_most (struct sluice_load a, struct sluice_load b);
-/* Of a job whose files are elsewhere: the metadata server is everybody's. */
+/* Of a job with its files elsewhere: all jobs share the metadata server. */
 struct sluice_load sluice_load_elsewhere (struct sluice_load load);
 
 /* rho of victim while active presses on its targets. */
@@ -87,7 +87,7 @@ double sluice_load_mean_rate (struct sluice_load victim, struct sluice_load alwa
 			      const struct sluice_load_sets *sets, const double *overlaps,
 			      const struct sluice_interference *model);
 
-/* The order by which sluice_io_factor chooses whom it enumerates: a total order
+/* The order by which sluice_io_factor chooses the jobs that it enumerates: a total order
  * by content, so that the strongest of a set do not depend on how it is listed. */
 int sluice_pressure_is_stronger (const struct sluice_pressure *a,
 				 const struct sluice_pressure *b);

@@ -1,1 +1,1 @@
-"""What programs do to each other on a site's storage: the model's fit, and its evidence."""
+"""Interference of programs on a site's storage: the fit of its law, and the evidence."""

@@ -1,4 +1,4 @@
-"""What interference costs a site, from finished jobs alone.
+"""Cost of interference to a site, from finished jobs.
 
 What runs lost to others (cost.py) is what a policy could have recovered at most, if keeping jobs
 apart cost nothing: no wait, no narrower output. So the sum is a bound on the gain of every policy
@@ -165,7 +165,7 @@ def _sample(found: Costs, rng: np.random.Generator) -> list[Instant]:
 def _measured_losses(members: Sequence[Member], rng: np.random.Generator) -> Array:
     """Return DRAWS of the node-seconds that measured runs lost.
 
-    What is believed of a program's rate alone is wrong in one direction for all its runs.
+    An estimate of a program's rate alone is wrong in one direction for all its runs.
     """
     measured = [one for one in members if one.disturbance is not None and one.stands_for > 0]
     names = sorted({member.application for member in measured})

@@ -1,13 +1,13 @@
-"""What finished jobs cost each other: the one answer to who harms whom, and by which model.
+"""Pairwise losses of finished jobs, by one named model.
 
 The interference model that all is judged by is that of the published bundle, by which jobs are
 decided; without one, what the history's measurements and production teach; without these, the
 published figures of other file systems.
 
-What a run lost is its time in I/O less what its I/O takes alone (prediction/solo_estimate.py), on
-each of its nodes. To whom a loss is laid is looked at in a few instants of each run: who else was
-running, and by which factor the decision core expects them to slow it. Where a run does not tell
-its time in I/O, that factor also says what it lost.
+The loss of a run is its time in I/O less that of its I/O alone (prediction/solo_estimate.py), on
+each of its nodes. It is divided among the co-runners of a few instants of the run, by the factor
+with which the decision core expects them to slow it. Where a run does not tell its time in I/O,
+that factor also gives its loss.
 
 Of many jobs that matter some are drawn, and each stands for as many as were not. Among the others
 that run, all count.
@@ -110,15 +110,15 @@ def _told(text: str) -> dict[str, Any]:
 
 
 INSTANTS = 16  # of each run
-VICTIMS = 5000  # runs of which the losses are computed; drawn where more matter
-OTHERS = 64  # heaviest co-runners of an instant: what the core takes
-CAUSES = 5  # heaviest co-runners among which a loss is divided
-WORST = 10  # pairs of applications that are told
+VICTIMS = 5000  # most runs with computed losses; drawn where more matter
+OTHERS = 64  # most co-runners of an instant, the heaviest: the core takes no more
+CAUSES = 5  # most co-runners among which a loss is divided, the heaviest
+WORST = 10  # most pairs of applications in the answer
 UNNAMED = "(unnamed)"
 
 
 class Application(NamedTuple):
-    """What runs are put together by."""
+    """Key by which runs are grouped."""
 
     uid: int
     name: str
@@ -194,7 +194,7 @@ class Member:
 
 @dataclass(slots=True)
 class Instant:
-    """A moment of a run, and who else ran then."""
+    """A moment of a run, and its co-runners."""
 
     time: float
     victim: int

@@ -1,4 +1,4 @@
-"""Two methods of statistics, by numpy alone: who only assesses a site needs no SciPy.
+"""Two methods of statistics by numpy, so that assessing a site needs no SciPy.
 
 Debian's SciPy brings a compiler and Boost along.
 """
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-ROUNDS = 200
-SMALL = 1e-12  # of the sum of squares: what a step must gain, or it is the last one
+MOST_STEPS = 200
+LEAST_GAIN = 1e-12  # of the sum of squares; a step that gains less is the last one
 FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING = 1e-3, 1e-12, 1e12
 
 
 def together(p_values: Sequence[float]) -> float:
-    """Return the p-value of independent ones together (Fisher's method).
+    """Return the joint p-value of independent ones (Fisher's method).
 
     Twice the sum of -ln p is distributed as chi-squared, here with an even number of degrees of
     freedom, so that its tail is a finite sum.
@@ -47,7 +47,7 @@ def least_squares(
     found = np.zeros(size)
     rest = residuals(found)
     damping = FIRST_DAMPING
-    for _ in range(ROUNDS):
+    for _ in range(MOST_STEPS):
         slopes = jacobian(found)
         normal, down = slopes.T @ slopes, slopes.T @ rest
         while damping < MOST_DAMPING:
@@ -60,7 +60,7 @@ def least_squares(
             damping *= 10
         else:
             return found
-        is_last = gain <= SMALL * float(rest @ rest)
+        is_last = gain <= LEAST_GAIN * float(rest @ rest)
         found, rest, damping = found + step, tried, max(damping / 10, LEAST_DAMPING)
         if is_last:
             return found

@@ -1,4 +1,4 @@
-"""What acting on jobs gained, from a share of them that a lot left alone.
+"""Effect of acting on jobs, by comparison with a random holdout.
 
 Each job is a unit with an outcome between 0 and 1, and a lot decided whether it was acted on. The
 effect is the mean, over all units so far, of what a unit's outcome is when acted on less what it
@@ -8,8 +8,8 @@ gives the effect without bias, however jobs and times change.
 The interval is one of a confidence sequence: with the stated probability, all the intervals of
 all looks hold the effect as it was then. So one may look every day and stop whenever one likes.
 It assumes no distribution, only that outcomes lie between 0 and 1, and that acting on a job
-changes no other unit's outcome. The last is not quite so: who is left alone harms those who are
-not, so the effect on storage is understated.
+changes no other unit's outcome. The last is not quite so: jobs of the holdout slow the others,
+so the effect on storage is understated.
 
 Sources: S. R. Howard, A. Ramdas, J. McAuliffe, J. Sekhon, "Time-uniform, nonparametric,
 nonasymptotic confidence sequences", Annals of Statistics 49 (2021): the empirical-Bernstein
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 FALSE_ALARMS = 0.05
 """Probability that some interval of the sequence, ever, misses the effect."""
 PLANNED = 1000
-"""Units for which the interval is narrowest for its kind,"""
+"""Units at which the interval is narrowest for its kind,"""
 DEVIATION = 0.1
 """where outcomes deviate by so much. Both are guesses made before: any would be right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A job that would be acted on, and what became of it."""
+    """A job that would be acted on, and its outcome."""
 
     is_held_out: bool
     outcome: float
@@ -62,7 +62,7 @@ class Effect:
     low: float
     high: float
     acted_on_mean: float | None
-    """Outcomes as they were; None: nobody."""
+    """Mean outcomes; None: of no unit."""
     held_out_mean: float | None
 
     @property

@@ -1,4 +1,4 @@
-"""Observations that the interference model learns from, and the grounds of its figures."""
+"""Observations that the interference law is fitted to."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Observation:
 
     @property
     def is_of_writers(self) -> bool:
-        """Whether the model, which has no reads and no metadata, can learn from it."""
+        """Return whether the law, which has no reads and no metadata, can be fitted to it."""
         return all(program.is_writer for program in self.members)
 
 
@@ -87,7 +87,7 @@ def alone_rates(coruns: Iterable[CoRun]) -> dict[Program, float]:
 def observations(
     coruns: Sequence[CoRun], alone: dict[Program, float] | None = None
 ) -> list[Observation]:
-    """Return what each member of each valid co-run on a shared target kept.
+    """Return the share that each member of each valid co-run on a shared target kept.
 
     The probe is compared with its own runs around, a signal with the median of the runs in
     which it was a probe itself; one that never was is left out.
@@ -108,7 +108,7 @@ def observations(
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """A measurement, and how much it says about the pair that was asked for."""
+    """A measurement, and its similarity to the pair that was asked for."""
 
     observation: Observation
     likeness: float

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 
 NEWEST = 100
-"""Jobs of a program from which its next run is predicted; older ones hardly count."""
+"""Most jobs of a program that predict its next run; older ones hardly count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What one application did to the rate of another's I/O, by all that production showed."""
+    """Effect of one application on the rate of another's I/O, by all findings of production."""
 
     victim: str
     aggressor: str
@@ -54,7 +54,7 @@ class Pair:
 
 
 def pooled(rows: Iterable[ObservedInterference]) -> list[Pair]:
-    """Put together what was seen of each pair at several times, the most harmful first.
+    """Combine the findings of each pair at several times, the most harmful first.
 
     Each counts by its precision. Which pairs are called interference is judged anew, on all.
     """
@@ -113,8 +113,9 @@ def seen_in_production(
     """Return what the interference model can learn from these pairs.
 
     All that were tested, whether they lost, gained or neither: only those that were called
-    interference would teach that everybody loses. Left out is whose kind of traffic the
-    history does not know. jobs: the latest undisturbed ones, where they were read already.
+    interference would teach that everybody loses. Applications whose kind of traffic the
+    history does not know are left out. jobs: the latest undisturbed ones, where they were read
+    already.
     """
     names = {name for pair in pairs for name in (pair.victim, pair.aggressor)}
     applications = _applications(store, names, jobs)
@@ -150,7 +151,7 @@ def _applications(
 
 @dataclass(frozen=True, slots=True)
 class SiteEvidence:
-    """What calibrations measured and production showed."""
+    """Evidence of calibrations and of production."""
 
     measured: list[Observation]
     rates_alone: dict[Program, float]

@@ -36,13 +36,13 @@ WRITES = ("owc", "ws", "aw")
 FLUSHING = ("owc", "ws")
 SYNCS = ("none", "close", "each")
 MOSTLY = 0.9
-"""Share of what an application does that has to be writing for the interference model to learn
-from it: who reads or only touches metadata would be taken for somebody who rewrites."""
+"""Least share of writing of an application that the law is fitted to: the law would take reads and
+metadata for rewriting."""
 ENDLESS = 1 << 40
 """Bytes: what a program that never flushes writes, as far as the model is concerned."""
 
 DIRECT_BYTES = 4 * KIB
-"""Of which the chunk of direct I/O is a multiple."""
+"""Divisor of every chunk of direct I/O."""
 
 _SIZE = re.compile(r"([0-9]{1,15})([KMG]?)", re.IGNORECASE)
 _PROCESSES = re.compile(r"0*[1-9][0-9]{0,8}")
@@ -66,14 +66,14 @@ def parse_size(text: str) -> int:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Program:
-    """What one sluice-probe does; its text is `owc:1M:2`, or `aw:1M:2:each:direct`."""
+    """A program as sluice-probe runs it; its text is `owc:1M:2`, or `aw:1M:2:each:direct`."""
 
     pattern: str
     """Patterns of sluice-probe, joined by + when its processes differ."""
     chunk_bytes: int
     processes: int = 2
     sync: str = ""
-    """When it flushes; empty: as the pattern does in the paper."""
+    """Its flushes; empty: as the pattern has them in the paper."""
     direct: bool = False
 
     def __str__(self) -> str:
@@ -119,7 +119,7 @@ class Program:
 
     @property
     def is_writer(self) -> bool:
-        """Whether all its processes write."""
+        """Return whether all its processes write."""
         return self.writes == 1
 
     @property
@@ -168,7 +168,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True, order=True)
 class ProductionProgram:
-    """What the runs of one program do in production, as far as the history knows."""
+    """A program in production, as far as the history knows it."""
 
     name: str
     members: Mapping[str, Any] = field(compare=False)
@@ -181,7 +181,7 @@ class ProductionProgram:
 
     @property
     def is_writer(self) -> bool:
-        """Whether it mostly writes."""
+        """Return whether it mostly writes."""
         shares = self.members["share"]
         return math.fsum(shares.get(pattern, 0.0) for pattern in WRITES) >= MOSTLY
 

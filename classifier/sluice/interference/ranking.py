@@ -1,4 +1,4 @@
-"""Which applications write, read and make metadata most.
+"""Applications ranked by what they write and read and by metadata.
 
 Totals are added up a week at a time, and again only for weeks whose runs changed.
 """

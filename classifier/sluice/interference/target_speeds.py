@@ -211,7 +211,7 @@ def speeds_of(
 
 
 def _place(one: SpeedObservation) -> tuple[object, ...]:
-    """Sort by all that is compared, so that sums do not depend on who told first."""
+    """Sort by all that is compared, so that sums do not depend on the order."""
     return one.observed, one.program, -1 if one.uid is None else one.uid, one.rate, one.weight
 
 
@@ -421,7 +421,7 @@ def _probed(store: Store, now: int) -> list[SpeedObservation]:
 def _of_runs(placed: Sequence[tuple[PlacedRun, Sequence[str]]]) -> list[SpeedObservation]:
     """Share a run among its targets: it is as slow as one of them, and does not say which.
 
-    All runs of a job tell of a target no more than one that had it alone: they met the same day.
+    All runs of a job count for a target no more than one run that had it alone.
     """
     told: dict[tuple[str, str], float] = defaultdict(float)
     for run, targets in placed:

@@ -1,10 +1,10 @@
-"""Which co-runs say most about a site, in which order.
+"""Co-runs of a default calibration, the most informative first.
 
-What is not known of a program is its weight (how much it takes) and its efficiency (how much
-of the target a byte of it costs), see `policies/core/interference.h`. Programs that are alike
+Unknown of a program are its weight and its efficiency (its rate alone as a share of the
+target's), see `policies/core/interference.h`. Programs that are alike
 have alike values, so one co-run says something about others. Each next co-run is the
 one whose outcome is least certain, given those before it: a Gaussian process over the
-programs' features, as the model itself uses (`site_model.py`).
+programs' features.
 
 Co-runs of one probe that follow each other share its runs alone (`session.py`), so they are
 chosen by blocks: the best co-run, and the best of those with the same probe.
@@ -52,11 +52,11 @@ def default_grid(
     processes: int = 2,
     several_targets: bool = True,
 ) -> list[PlannedCoRun]:
-    """Return what a default calibration chooses from.
+    """Return the co-runs that a default calibration chooses from.
 
     Every pattern alongside every other at each chunk; unequal shares of processes at unequal
-    chunks, mixes, sync modes and unequal chunks; triples; another target as a control. Those
-    who meet do so once, since all of them are judged.
+    chunks, mixes, sync modes and unequal chunks; triples; another target as a control. Each set
+    of programs co-runs once, since all its members are judged.
     """
     middle = chunks[len(chunks) // 2]
     grid = [e for chunk in chunks for e in _each_alongside_each(chunk, processes)]

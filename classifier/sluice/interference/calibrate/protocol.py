@@ -99,7 +99,7 @@ def check(program: Program, tasks: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """How a program is started."""
+    """Start of a program."""
 
     probe: str
     prefix: tuple[str, ...] = ()
@@ -200,7 +200,7 @@ class Trace:
     bytes: tuple[int, ...]
     operations: tuple[int, ...]
     probes: int
-    """Whose reports these are, added up."""
+    """Number of reports that are added up."""
 
     @classmethod
     def parse(cls, text: str) -> Trace:
@@ -293,7 +293,7 @@ class Timing:
     tail: float = 0.1
     """By which the signals outlast the probe."""
     quiet: float = 0.1
-    """Before each run, when nobody should be writing."""
+    """Before each run, while no program writes."""
     slice: float = 0.05
 
     @property
@@ -311,7 +311,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What the members of a run got while all were active."""
+    """Rates of the members of a run while all were active."""
 
     rates: tuple[float, ...]
     """B/s that reached the target; for metadata, operations a second."""
@@ -405,7 +405,7 @@ def _measure(members: Sequence[Member], launcher: Launcher, *, timing: Timing) -
 
 
 def _clock() -> float:
-    """How far the wall clock is ahead of the machine's own, which nobody sets; seconds."""
+    """Return the wall clock less the monotonic clock, which cannot be set; seconds."""
     return time.time() - time.monotonic()
 
 
@@ -440,7 +440,7 @@ def _run(
 
 
 def _quiet(target: Target, counter: Callable[[], int] | None, seconds: float) -> float:
-    """Bytes a second that others write while nobody of ours does.
+    """Return the bytes a second that others write while no program of ours does.
 
     What a cache of this machine took from them in that time counts as written. The time is
     what really went by from count to count: a command that counts takes its own.
@@ -480,7 +480,7 @@ def _moved(rates: Sequence[float], members: Sequence[Member], target: Target) ->
 def _at_the_target(
     rates: list[float], members: Sequence[Member], target: Target, reached: float
 ) -> list[float]:
-    """Take from those who do not wait for the storage what went into a cache instead.
+    """Subtract from streaming programs what went into a cache.
 
     Only writes are counted there, so nothing is known where a program reads and writes.
     """

@@ -36,7 +36,7 @@ LEARN_FROM = 9  # runs, before their own time says how long the rest will take
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All that a calibration needs to be done, or to be gone on with."""
+    """Settings of a calibration, complete enough to resume it."""
 
     targets: tuple[Target, ...]
     """The first is where interference is measured; the second is another one, as a control."""

@@ -1,4 +1,4 @@
-"""Where programs are measured, and what reaches the storage there."""
+"""Targets of measurements, and counters of what reaches them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _run(*command: str | Path) -> str:
 
 @contextmanager
 def claimed(targets: Sequence[Target]) -> Iterator[None]:
-    """Let nobody else measure on these targets meanwhile, where their file system has locks.
+    """Lock these targets against other measurements, where their file system has locks.
 
     A target's second directory may be the first one as another client sees it. Raises
     CalibrationError when somebody does, or when a directory is gone.
