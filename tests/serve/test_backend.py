@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from contextlib import closing, suppress
@@ -30,12 +31,14 @@ SPEAKER, OTHER = "games", "nobody"
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory):
-    """A busy site, and its sluice-pages."""
-    folder = tmp_path_factory.mktemp("served")
-    for place in (folder, *list(folder.parents)[:3]):
-        place.chmod(place.stat().st_mode | 0o011)  # the socket is for all to find
-    with closing(ServedSite(folder)) as site, pytest.MonkeyPatch.context() as patch:
+def served():
+    """A busy site and its sluice-pages, in a folder whose sockets all users find."""
+    with (
+        tempfile.TemporaryDirectory(prefix="sluice-pages-") as name,
+        pytest.MonkeyPatch.context() as patch,
+        closing(ServedSite(Path(name))) as site,
+    ):
+        Path(name).chmod(0o711)
         site.make_busy()
         site.history.chmod(0o600)
         patch.setattr(backend, "SERVE_USER", SPEAKER)
