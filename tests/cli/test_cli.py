@@ -424,3 +424,10 @@ def test_a_table_of_no_rows_is_its_heading():
 def test_what_users_write_stays_on_one_line():
     shown = formatting.one_line("a\nb\x1b[31m\udcff")
     assert shown == "a?b?[31m?".replace("?", "\N{REPLACEMENT CHARACTER}")
+
+
+@pytest.mark.parametrize(("name", "command"), every_command(), ids=lambda one: str(one)[:40])
+def test_help_fits_two_screens_and_that_of_sluice_is_shorter(name, command):
+    said = CliRunner().invoke(command, ["--help"], terminal_width=80).output.splitlines()
+    lines = sum(max(1, -(-len(line) // 80)) for line in said)
+    assert lines <= (40 if name == "sluice" else 48)

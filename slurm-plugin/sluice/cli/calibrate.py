@@ -251,15 +251,12 @@ def plan_command(*, as_json: bool, **options: Any) -> None:
 @files_options
 @json_option
 def run_command(*, files: Files, as_json: bool, **options: Any) -> None:
-    """Measure, and keep every result in the history at once.
+    """Measure, and store every result in the history at once.
 
-    The first runs say whether the servers serve by demand or fairly.
-
-    Each co-run is measured as alone, together, alone in random order, with caches filled
-    first, over the time in which all are active. It does not count when the two runs alone
-    differ by more than 5 %, or when others had more than 10 % of the target's traffic; it is
-    then measured again at the end, while the budget lasts. Stopped with Ctrl-C or by a signal,
-    `sluice site calibrate resume` goes on.
+    The first runs say whether the servers serve by demand or fairly. Each co-run is measured as
+    alone, together, alone in random order; again at the end where the two alone differ by more
+    than 5 %, or others had more than 10 % of the traffic. `sluice site calibrate resume` goes on
+    after a stop.
 
     \b
         sluice site calibrate run --target ost0=/lustre/cal/ost0

@@ -60,8 +60,8 @@ counter_option = click.option(
     "counters",
     multiple=True,
     metavar="NAME=WHERE",
-    help="What counts the bytes that reach a target: a command that prints them, or a "
-    "directory on its block device.  [default: the directory's block device, if any]",
+    help="Counter of the bytes that reach a target: a command that prints them, or a "
+    "directory on its block device.  [default: that of DIR]",
 )
 
 
@@ -72,42 +72,40 @@ target_options = options(
         multiple=True,
         required=True,
         metavar="NAME=DIR[,DIR]",
-        help="A directory whose files lie on one target; with two, probe and signals see it "
-        "through clients of their own. The first --target is measured, a second one serves "
-        "as a control.",
+        help="A directory whose files lie on one target; with two, each side has a client of "
+        "its own. The first target is measured, a second one is a control.",
     ),
     counter_option,
-    click.option("--probe", metavar="FILE", help="sluice-probe, where it is not in PATH."),
+    click.option("--probe", metavar="FILE", help="sluice-probe, if not in PATH."),
     click.option(
         "--srun",
         metavar="WORDS",
         callback=_command,
-        help="Start the programs through this, e.g. 'srun -N 4 --ntasks-per-node 1 -p test'.",
+        help="Start the programs by this, as 'srun -N 4 --ntasks-per-node 1'.",
     ),
     click.option(
         "--tasks",
         default=1,
         show_default=True,
         type=click.IntRange(1),
-        help="Tasks that --srun starts; a program's processes are dealt to them. Nothing is "
-        "kept of a run in which it started another number.",
+        help="Tasks that --srun starts; a run with another number is dropped.",
     ),
     click.option(
         "--window",
         default=1.5,
         show_default=True,
         type=Seconds(0.2),
-        help="Seconds that are measured in each run.",
+        help="Seconds measured in each run.",
     ),
     click.option(
         "--fill",
         default=0.4,
         show_default=True,
         type=Seconds(0),
-        help="Seconds before, in which caches fill.",
+        help="Seconds before, for caches to fill.",
     ),
-    click.option("--seed", default=1, show_default=True, help="Of the random order of runs."),
-    click.option("--site", help="What is measured, in your words.  [default: the directory]"),
+    click.option("--seed", default=1, show_default=True, help="Of the order of runs."),
+    click.option("--site", help="A name.  [default: the directory]"),
 )
 
 
@@ -117,7 +115,7 @@ grid_options = options(
         default=DEFAULT_BUDGET,
         show_default=True,
         callback=_seconds,
-        help="Time that it may take, like 90s, 10m or 1h30m.",
+        help="Time limit: 90s, 10m, 1h30m.",
     ),
     click.option(
         "--chunk",
@@ -131,7 +129,7 @@ grid_options = options(
         "coruns",
         multiple=True,
         metavar="'PROBE SIGNAL…'",
-        help="Measure this instead of the grid, e.g. 'owc:1M:2 aw:16M:4'; three make a triple.",
+        help="Measure this, not the grid: 'owc:1M:2 aw:16M:4'.",
     ),
 )
 """Options of the co-runs that are measured, and of the time for them."""

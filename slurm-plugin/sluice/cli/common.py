@@ -106,7 +106,7 @@ def config_option(function: Function) -> Function:
         type=click.Path(readable=False, path_type=Path),
         envvar="SLUICE_CONF",
         show_envvar=True,
-        help=f"The configuration of the site.  [default: {DEFAULT_CONFIG}]",
+        help=f"The settings.  [default: {DEFAULT_CONFIG}]",
     )(function)
 
 
@@ -122,7 +122,7 @@ def files_options(function: Function) -> Function:
         type=click.Path(dir_okay=False, path_type=Path),
         envvar="SLUICE_HISTORY",
         show_envvar=True,
-        help="The history to use instead of the one that the configuration names.",
+        help="Another history.",
     )
     return config_option(history_option(with_files))  # type: ignore[return-value] # click's own
 

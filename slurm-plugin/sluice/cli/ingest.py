@@ -112,51 +112,48 @@ CHANGED = 1  # exit code when something could not be read
     "--sacct",
     type=click.File(errors="replace"),
     metavar="FILE",
-    help="What `sacct --parsable2` printed, any fields in any order, best with a random "
-    "--delimiter; - for stdin.",
+    help="Output of `sacct --parsable2`, best with a random --delimiter; - for stdin.",
 )
 @click.option(
     "--time-zone",
     metavar="NAME",
-    help="Where sacct ran, e.g. Europe/Berlin or UTC.  [default: this machine's]",
+    help="Where sacct ran, as Europe/Berlin.  [default: here]",
 )
 @click.option(
     "--cluster",
     default="",
     metavar="NAME",
-    help="The cluster of the accounting, where it has no field Cluster.",
+    help="Of accounting without a field Cluster.",
 )
 @click.option(
     "--job-stats",
     type=click.File(errors="replace"),
     metavar="FILE",
-    help="What `lctl get_param obdfilter.*.job_stats mdt.*.job_stats` printed; - for stdin.",
+    help="Output of lctl, as above; - for stdin.",
 )
 @click.option(
     "--job-id-form",
     metavar="FORM",
-    help="How --job-stats names jobs, as `%j.%u.%h`.  "
-    "[default: what `lctl get_param jobid_name` says here, else what most entries fit]",
+    help="Of jobs in --job-stats, as `%j.%u.%h`.  "
+    "[default: as jobid_name here, else as most entries]",
 )
 @click.option(
     "--labels",
     type=click.File(encoding="utf-8-sig"),
     metavar="FILE",
-    help="CSV with the columns file and pattern (app, label_quality): what logs are known to do.",
+    help="CSV with file and pattern: what logs are known to do.",
 )
-@click.option(
-    "--retry", is_flag=True, help="Read quarantined logs again although they have not changed."
-)
+@click.option("--retry", is_flag=True, help="Read quarantined logs again.")
 @click.option(
     "--workers",
     type=click.IntRange(1, 256),
     default=lambda: len(os.sched_getaffinity(0)),
-    help="Processes that read logs.  [default: one for each core]",
+    help="Processes.  [default: one a core]",
 )
 @click.option(
     "--follow",
     is_flag=True,
-    help="Keep polling the directories for new logs, and believe only those that fit a job.",
+    help="Keep polling; accept only logs that fit a job.",
 )
 @click.option(
     "--every",
@@ -164,14 +161,14 @@ CHANGED = 1  # exit code when something could not be read
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="With --follow: how often to poll.",
+    help="Between polls.",
 )
-@click.option("--once", is_flag=True, help="With --follow: poll once; for cron.")
+@click.option("--once", is_flag=True, help="Poll once, for cron.")
 @click.option(
     "--ask-sacct/--no-ask-sacct",
     default=True,
     show_default=True,
-    help="With --follow: get the accounting from sacct, where it is installed.",
+    help="With --follow: get accounting from sacct.",
 )
 @files_options
 @json_option
@@ -198,25 +195,22 @@ def command(
 ) -> None:
     """Read Darshan logs and accounting into the history.
 
-    Directories are searched for *.darshan, recursively. What was read before is skipped, so the
-    same command can run every night. A damaged log is named, quarantined and skipped from then
-    on, until it changes.
+    Directories are searched for *.darshan, recursively. What was read before is skipped. A
+    damaged log is named, quarantined, and skipped until it changes.
 
     \b
         sluice history ingest /var/log/darshan
         sacct --parsable2 --delimiter="|$(cat /proc/sys/kernel/random/uuid)|" --allusers \\
             --starttime now-2days --format ALL | sluice history ingest --sacct -
-        sluice history ingest tests/data/darshan --labels tests/data/darshan/index.csv
-        lctl get_param obdfilter.*.job_stats mdt.*.job_stats | sluice history ingest --job-stats -
+        lctl get_param *.*.job_stats | sluice history ingest --job-stats -
         sluice history ingest --follow /var/log/darshan
 
-    sacct escapes nothing, and users write names, comments and submit lines. With a --delimiter that
-    no user can know, none of these passes for a row; without it, lines that may be of a user's
-    making are skipped and named.
+    With a --delimiter that no user can know, no name or comment passes for a row; without it,
+    doubtful lines are skipped and named.
 
-    What is named like this is trusted as a whole. With --follow, any user may have put a log
-    there: it counts only if the file's owner, the user inside and the job's user agree and its
-    times lie within the job. A log whose job is not accounted for yet waits.
+    Paths given explicitly: log ownership is not checked. With --follow, a log counts only if the
+    file's owner, the user inside and the job's user agree and its times lie within the job. A log
+    whose job is not accounted for yet waits.
 
     Exit code: 0 all is well, 1 something could not be read (it is named) or there is no log,
     2 wrong usage.

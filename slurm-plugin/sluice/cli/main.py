@@ -44,22 +44,22 @@ class Verb:
 
 
 DAILY = (
-    Verb("status", "Say whether all is well, who waits, and what Sluice did today."),
-    Verb("why", "Tell the whole story of one job."),
+    Verb("status", "Say whether all is well, what waits, and what Sluice did today."),
+    Verb("why", "Explain all that is known of one job."),
     Verb("report", "Say what Sluice would have done, and whether to go one step up."),
     Verb("decisions", "List what Sluice decided, the latest last."),
     Verb("predict", "Say what is known of a job before it runs."),
     Verb("profile", "Say what a Darshan log does to storage."),
     Verb(
         "gates",
-        "Show the gates: tokens let out, held and waited for; and the bursts that take turns.",
+        "Show tokens released, held and waited for, and bursts in turns.",
     ),
     Verb("serve", "Serve the pages on which a site reads and questions Sluice."),
     Verb("doctor", "Check that everything works, and say how to repair it.", "status", "doctor"),
     Verb("review", "Approve, reject or overrule predictions."),
     Verb("off", "Switch Sluice off at once.", "switch", "off"),
     Verb("on", "Switch Sluice on again.", "switch", "on"),
-    Verb("audit", "List who changed what about Sluice, the latest last."),
+    Verb("audit", "List all changes of settings, reviews and models, the latest last."),
     Verb("init", "Write the first configuration of a site, for observe."),
     Verb("config", "Show, check and explain the settings."),
 )
@@ -255,20 +255,9 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool)
 def main() -> None:
     """Keep jobs that ruin each other's I/O apart, inside an unmodified Slurm.
 
-    \b
-    See whether all is well, and what Sluice thinks of the jobs of today:
-        sluice status
-        sluice decisions
-        sluice why 4711
-    Learn from finished jobs and publish a model:
-        sluice history ingest /var/log/darshan
-        sluice model train && sluice model publish
-
-    Every command has --help with examples; most have --json for programs, one object whose
-    member `version` is that of the Sluice that wrote it. Exit code: 0 all is well, 1 something
-    failed or was found, 2 wrong usage.
+    Every command has --help; most have --json, one object with the `version` of Sluice.
+    Exit code: 0 all is well, 1 something failed or was found, 2 wrong usage.
 
     \b
-    Completion in bash (also zsh_source, fish_source):
-        eval "$(_SLUICE_COMPLETE=bash_source sluice)"
+    Completion: eval "$(_SLUICE_COMPLETE=bash_source sluice)" (or zsh_source, …)
     """

@@ -67,48 +67,46 @@ ASKED = (
         "--generate",
         type=click.IntRange(1, 10**8),
         metavar="JOBS",
-        help="Instead of TRACE: so many jobs of the Lublin-Feitelson model.",
+        help="Instead of TRACE: so many made jobs.",
     ),
     click.option(
         "--load",
         type=click.FloatRange(min=0, min_open=True),
-        help="What the jobs offer, as a share of the machine: submissions are stretched or "
-        "squeezed.  [default: as TRACE has it; 0.7 with --generate]",
+        help="Of the machine, offered by jobs.  [default: as TRACE; 0.7 with --generate]",
     ),
     click.option(
         "--seed",
         type=int,
-        help="Of all that is drawn: jobs, I/O profiles, wrong predictions.  [default: 1]",
+        help="Of all that is drawn.  [default: 1]",
     ),
     click.option(
         "--slots",
         type=click.IntRange(min=1),
-        help="Size of the machine.  [default: what the trace says, or was ever busy in it]",
+        help="Size of the machine.  [default: as TRACE]",
     ),
     click.option(
         "--scenario",
         type=FILE,
         metavar="FILE.toml",
-        help="How to read TRACE, machine, scheduler, mix, storage and options of policies; see "
-        "/usr/share/doc/sluice/reference/replay.md.",
+        help="TRACE's form, machine, scheduler, mix, storage, policies: see reference/replay.md "
+        "in /usr/share/doc/sluice.",
     ),
     click.option(
         "--profiles",
         type=FILE,
         metavar="HISTORY",
-        help="Take the jobs' I/O profiles from their Darshan logs in a history; TRACE may be one.",
+        help="Take I/O profiles from a history; TRACE may be one.",
     ),
     click.option(
         "--io-share",
         type=click.FloatRange(0, 1),
         metavar="SHARE",
-        help="Draw I/O profiles, so large a share of the jobs being I/O-heavy.  [default: 0.3 "
-        "where nothing else tells what jobs do]",
+        help="Draw I/O profiles: share of I/O-heavy jobs.  [default: 0.3 where nothing else tells]",
     ),
     click.option(
         "--max-delay",
         metavar="SECONDS",
-        help="Longest time for which a policy delays a job, or inf.  [default: 1800]",
+        help="Longest delay by a policy, or inf.  [default: 1800]",
     ),
 )
 """Of replay and sweep: what is replayed."""

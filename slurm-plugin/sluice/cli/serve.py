@@ -32,36 +32,36 @@ DEFAULT_LISTEN = "unix:/run/sluice-serve/serve.sock"
     show_default=True,
     envvar="SLUICE_SERVE_LISTEN",
     show_envvar=True,
-    metavar="unix:PATH|ADDRESS:PORT",
-    help="Where to listen; an address must be loopback's.",
+    metavar="WHERE",
+    help="unix:PATH, or ADDRESS:PORT on loopback.",
 )
 @click.option(
     "--socket-group",
     envvar="SLUICE_SERVE_SOCKET_GROUP",
     show_envvar=True,
     metavar="GROUP",
-    help="The group that may connect to the unix socket: that of the site's proxy.",
+    help="The proxy's group, which may connect.",
 )
 @click.option(
     "--user-header",
     envvar="SLUICE_SERVE_USER_HEADER",
     show_envvar=True,
     metavar="NAME",
-    help="The header in which the proxy names the user, as X-Remote-User.",
+    help="The proxy's header with the user.",
 )
 @click.option(
     "--trust-loopback",
     is_flag=True,
     envvar="SLUICE_SERVE_TRUST_LOOPBACK",
     show_envvar=True,
-    help="Accept the header on loopback, too: any user of this machine could send it.",
+    help="Accept it on loopback: any user here can send it.",
 )
 @click.option(
     "--tokens",
     type=click.Path(dir_okay=False, path_type=Path),
     envvar="SLUICE_SERVE_TOKENS",
     show_envvar=True,
-    help="A file of users and tokens, a line each, that only this user can read.",
+    help="A file of users and tokens, mode 600.",
 )
 @click.option(
     "--operators",
@@ -69,7 +69,7 @@ DEFAULT_LISTEN = "unix:/run/sluice-serve/serve.sock"
     envvar="SLUICE_SERVE_OPERATORS",
     show_envvar=True,
     metavar="USER,…",
-    help="Users who may change something, and read audit and reports.",
+    help="Users that may change something.",
 )
 @click.option(
     "--prefix",
@@ -77,7 +77,7 @@ DEFAULT_LISTEN = "unix:/run/sluice-serve/serve.sock"
     envvar="SLUICE_SERVE_PREFIX",
     show_envvar=True,
     metavar="/PATH",
-    help="Below which path the proxy has the pages.",
+    help="Path of the pages at the proxy.",
 )
 def command(
     *,
@@ -96,24 +96,20 @@ def command(
     Now       lanes with load and tokens; jobs with I/O, jobs held for I/O
     Jobs      decisions, searchable, each with the explanation of `sluice why`
     Programs  predictions and the runs behind them, doubts, and interference
-    Reviews   rules of administrators on predictions; for operators also the audit
-    Model     models trained and published, and how two differ; for operators also reports
+    Reviews   rules of administrators on predictions; for operators, the audit
+    Model     models trained and published; for operators, reports
 
-    Each page is there as JSON (now.json) and each table as CSV. No page asks slurmctld.
+    Each page is there as JSON (now.json), each table as CSV. It listens only on loopback or a
+    Unix socket: the site's web server stands in front and names the user in a header. Without
+    one, users log in with tokens. All see what PrivateData permits.
 
-    It listens only on loopback or a Unix socket: the site's own web server stands in front, with
-    its TLS and its login, and names the user in a header (--user-header). Without one, users log
-    in with a token (--tokens). Users see what the commands show them: with PrivateData=jobs their
-    own jobs, and of others' what concerns them, without names.
-
-    sluiced answers the pages (sluice-pages): run this as user sluice-serve, SlurmUser or root.
-    With --history it reads that file itself. It needs Flask and waitress (python3-flask,
-    python3-waitress), stays in the foreground, and stops at SIGTERM.
+    sluiced answers the pages: run this as user sluice-serve, SlurmUser or root. With --history
+    it reads that file itself. It needs python3-flask and python3-waitress.
 
     \b
     Examples:
-        sluice serve --user-header X-Remote-User --socket-group www-data --operators ann
-        install -m 600 /dev/null tokens && echo "ann $(openssl rand -hex 32)" > tokens
+        sluice serve --user-header X-Remote-User --socket-group www-data
+        (umask 077; echo "ann $(openssl rand -hex 32)" > tokens)
         sluice serve --listen 127.0.0.1:8642 --tokens tokens
         curl --oauth2-bearer "$TOKEN" http://127.0.0.1:8642/now.json
     """

@@ -37,8 +37,7 @@ SHOWN = ("lost_slot_hours", "share_of_bound", "io_slowdown_p99", "wait_mean_s", 
     type=Words(),
     multiple=True,
     metavar="NAME,…",
-    help="Policies to set next to Slurm alone; /usr/share/doc/sluice/reference/replay.md lists "
-    "them.",
+    help="Policies to compare with plain Slurm.",
 )
 @click.option(
     "--vary",
@@ -46,25 +45,24 @@ SHOWN = ("lost_slot_hours", "share_of_bound", "io_slowdown_p99", "wait_mean_s", 
     callback=pairs,
     metavar="NAME=V1,V2,…",
     help="A parameter and its values: io-share, load, max-delay, wrong, lanes, targets, sharing, "
-    "seed, slots; an option of a policy, a setting of the scheduler, a number of the storage. All "
-    "combinations are computed.",
+    "seed, slots; an option of a policy, a setting of the scheduler, a number of the storage.",
 )
-@repeat("Ask each case again of N more draws of seeds and storage, for intervals.")
+@repeat("More draws of each case, for intervals.")
 @click.option(
     "--again",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Compute the sweep in FILE once more, into --output; takes no other parameters.",
+    help="Compute the sweep in FILE once more, into --output.",
 )
 @written(
     "--output",
     required=True,
-    text="Where the results go; a sweep that was stopped goes on there.",
+    text="Results; a stopped sweep goes on there.",
 )
 @written(
     "--table",
     endings=(".csv", ".parquet"),
-    text="Write a row a case and policy, too: .csv or .parquet.",
+    text="Also a row a case and policy: .csv or .parquet.",
 )
 @json_option
 @click.pass_context
@@ -91,13 +89,9 @@ def command(
 
     \b
     Examples:
-        sluice site sweep KTH-SP2.swf.gz --policy sluice-auto,class-lanes --output kth.json \\
-            --vary io-share=0.1,0.3,0.6 --vary max-delay=600,1800,inf
-        sluice site sweep KTH-SP2.swf.gz --policy sluice-auto --repeat 19 --output waits.json \\
-            --vary max-delay=1800,7200,28800,86400
-        sluice site sweep --generate 20000 --slots 512 --policy sluice-auto --output load.json \\
-            --vary load=0.6,0.7,0.8,0.9 --repeat 19 --table load.csv
-        sluice site sweep --again kth.json --output kth-again.json && cmp kth.json kth-again.json
+        sluice site sweep KTH-SP2.swf.gz --policy sluice-auto,class-lanes \\
+            --vary io-share=0.1,0.3,0.6 --vary max-delay=600,inf --output kth.json
+        sluice site sweep --again kth.json --output kth-again.json
     """
     from sluice.cli.replay_words import coverage_told
     from sluice.sim.replay import sweep as sweeping

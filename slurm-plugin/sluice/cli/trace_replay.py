@@ -41,28 +41,27 @@ ENDINGS = (".csv", ".jsonl", ".parquet")
     default="none",
     show_default=True,
     metavar="NAME",
-    help="Who decides about I/O; none: Slurm alone. /usr/share/doc/sluice/reference/replay.md "
-    "lists them.",
+    help="Decides about I/O; none: plain Slurm.",
 )
 @click.option(
     "--compare",
     type=Words(),
     multiple=True,
     metavar="NAME,…",
-    help="Other policies to replay the same jobs under, and to compare with it.",
+    help="Other policies to compare with it.",
 )
-@repeat("Ask again of N more draws of seeds and storage, for intervals; 19 make them 90 %.")
+@repeat("More draws, for intervals; 19 make them 90 %.")
 @written(
     "--jobs",
     "table",
     endings=ENDINGS,
-    text="Write a line a job: .csv, .parquet, or .jsonl for JSON Lines.",
+    text="Write a line a job: .csv, .parquet or .jsonl.",
 )
 @written(
     "--report",
     endings=(".html",),
     metavar="FILE.html",
-    text="Write a page with tables and pictures, all in one file.",
+    text="Write a page with pictures.",
 )
 @json_option
 def command(
@@ -90,11 +89,8 @@ def command(
         sluice site replay KTH-SP2.swf.gz --policy none
         sluice site replay year.txt --scenario cluster.toml --jobs jobs.csv
         sluice site replay --generate 100000 --slots 512 --load 0.8 --seed 7
-
-    \b
-    What would policies have gained, and whom would they have delayed?
-        sluice site replay KTH-SP2.swf.gz --policy sluice-auto --compare class-lanes,server-fair
-        sluice site replay history.db --policy sluice-auto --repeat 19 --report gain.html
+        sluice site replay KTH-SP2.swf.gz --policy sluice-auto --compare class-lanes
+        sluice site replay history.db --policy sluice-auto --repeat 19 --report g.html
         sluice site replay year.txt --profiles history.db --policy sluice-auto
     """
     for path in (table, report):
