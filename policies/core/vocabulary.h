@@ -29,7 +29,7 @@
  */
 #define SLUICE_CLASSES(X)                                                                  \
 	X (NONE, "none", "does not matter to storage")                                     \
-	X (STREAM, "stream", "keeps unflushed bytes outstanding")                          \
+	X (STREAM, "stream", "buffers writes (dirty data in cache)")                       \
 	X (FLUSH, "flush", "flushes soon, and waits until the target has it")              \
 	X (META, "meta", "loads the metadata server")
 
@@ -82,8 +82,7 @@
 	   "waiting loses fewer node-seconds than running alongside the others")           \
 	X (SLOW_LANE, "slow_lane",                                                         \
 	   "storage targets are slow, so it is kept to faster ones")                       \
-	X (OTHERS_ONLY, "others_only",                                                     \
-	   "only runs of others resemble it, and none of this user's bears them out")      \
+	X (OTHERS_ONLY, "others_only", "only other users' jobs match")                     \
 	X (VOLUME_ONLY, "volume_only",                                                     \
 	   "what earlier runs moved is known, how they write is not")                      \
 	X (WIDE_SPREAD, "wide_spread",                                                     \

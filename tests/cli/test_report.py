@@ -221,7 +221,7 @@ def test_without_the_bundle_of_its_decisions_the_holdout_is_not_passed_over_in_s
     with closing(sqlite3.connect(tmp_path / "history.db")) as db, db:
         db.execute("DELETE FROM bundles")
     said = ask("--no-levers", mode="enforce", holdout=0.5)
-    assert "jobs that the lot left alone cannot be compared: the bundle of" in said.text
+    assert "jobs that the draw left alone cannot be compared: the bundle of" in said.text
     assert "What the holdout shows" not in said.text
 
 

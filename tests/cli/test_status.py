@@ -22,9 +22,9 @@ def site(tmp_path) -> Site:
 
 def test_what_is_wrong_comes_first_and_who_waits_is_not_guessed(site):
     lines = site.run("status").splitlines()
-    assert lines[0].startswith("wrong ")
+    assert lines[0].startswith("problems ")
     assert any("FAIL bundle: " in line for line in lines)
-    assert "who waits     not known: Slurm cannot be asked" in lines
+    assert "held for I/O  not known: Slurm cannot be asked" in lines
     facts = json.loads(site.run("status", "--json"))
     assert (facts["is_well"], facts["waiting"]) == (False, None)
     assert {row["level"] for row in facts["findings"]} <= {"FAIL", "WARN"}
@@ -35,8 +35,8 @@ def test_what_turns_held_is_added_up(site):
     with Store(site.history) as store:
         store.gates.add_held_bursts([HELD, replace(HELD, number=2, is_held=False, ended="budget")])
     lines = site.run("status", "--since", "9000d")
-    assert "1 bursts held: 80 node-seconds, where 640 were expected to be saved; 0 used" in lines
-    assert "1 bursts would have been held" in lines
+    assert "1 burst held: 80 node-seconds, where 640 were expected to be saved; 0 used" in lines
+    assert "1 burst would have been held" in lines
     facts = json.loads(site.run("status", "--json", "--since", "9000d"))
     assert facts["turns"] is None
     assert facts["activity"]["turns"]["in_thought"]["budgets"] == 1

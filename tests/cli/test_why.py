@@ -176,7 +176,7 @@ def test_a_lane_that_was_slow_is_told(site):
     site.join(site.decide(lane_speeds={"sl1": 0.25}), 4711)
     story = site.run("why", "4711")
     assert "storage targets are slow, so it is kept to faster ones" in story
-    assert "Nobody whose I/O matters." in story
+    assert "None with I/O that matters." in story
     assert "→ only sl0" in story
     assert "Lane sl1 was slow, at 25% of its peers' rate." in story
     assert site.facts("4711")["slow_lanes"] == {"sl1": 0.25}
@@ -508,9 +508,9 @@ def test_it_tells_of_each_burst_that_was_held(site):
     hold(site, HELD, later, replace(HELD, number=3, began=NOW + 9000))
     story = site.run("why", "4711")
     assert "2 bursts held, for 40 s in all: 160 node-seconds, where 640 were expected" in story
-    assert "on sl0: held 20 s of 30 s for the sake of job 4700 (64 nodes)" in story
+    assert "on sl0: held 20 s of 30 s for job 4700 (64 nodes)" in story
     assert "released because its turn came." in story
-    assert "for the sake of others; expected saving not known; released because its budget" in story
+    assert "for others; expected saving not known; released because its budget" in story
     [first, _] = json.loads(site.run("why", "4711", "--json"))["turns"]
     assert (first["sake"], first["node_seconds"], first["ended"]) == (4700, 80.0, "turn")
 

@@ -216,7 +216,7 @@ def test_where_a_site_wants_that_a_new_model_waits_until_somebody_publishes_it(s
         assert (store.models.model_in_use(), store.models.model_waiting()) == (1, 2)
     environment = {"SLUICE_CONF": str(site.config), "SLUICE_HISTORY": None}
     told = CliRunner().invoke(main, ["status"], env=environment).stdout
-    assert "model 2 waits until somebody puts it into use: `sluice model diff 2`" in told
+    assert "model 2 waits to be put into use: `sluice model diff 2`" in told
     shown = CliRunner().invoke(main, ["model", "publish", "2"], env=environment)
     assert shown.exit_code == 0, shown.output
     assert again.poll()
@@ -382,7 +382,7 @@ def test_a_site_without_any_run_says_so(site, learner):
     assert learner.poll()
     state = site.status()
     assert state["model"] is None
-    assert state["reasons"] == ["no job has ended yet whose I/O is known"]
+    assert state["reasons"] == ["no job with known I/O has ended yet"]
 
 
 def test_the_status_says_how_far_behind_it_is_and_why(site, learner):

@@ -195,7 +195,8 @@ def test_what_was_not_believed_is_read_when_somebody_names_it_by_hand(store, tmp
     arguments = ["history", "ingest", "--history", str(store.path), str(path)]
     result = CliRunner().invoke(main, arguments)
     assert result.stdout.splitlines()[-1] == (
-        "read 1, skipped 0 (already known), quarantined 0; named by hand, so trusted as a whole"
+        "read 1, skipped 0 (already known), quarantined 0; path given explicitly; log ownership "
+        "not checked"
     )
 
 

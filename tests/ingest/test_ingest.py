@@ -20,7 +20,7 @@ from sluice.history_db.tables.jobs import Jobs
 DATA = Path(__file__).parents[1] / "data" / "darshan"
 SMALL = DATA / "001_ior_owc_posix_2K_n1_fpp.darshan"
 NOBODY = 65534
-TRUSTED = "; named by hand, so trusted as a whole"
+TRUSTED = "; path given explicitly; log ownership not checked"
 CALL = "from sluice.cli.main import main; main()"
 OTHER = DATA / "098_pat_ws_posix_64K_n1_fpp_per0.3.darshan"
 

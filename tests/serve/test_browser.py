@@ -114,7 +114,7 @@ def test_an_administrator_finds_why_a_job_waits(visit):
     expect(row.filter(has_text="701")).to_contain_text("19 min 50 s")
     row.filter(has_text="601").get_by_role("link", name="601").click()
     expect(tab.locator("h1")).to_have_text("Job 601")
-    expect(tab.locator("main")).to_contain_text("Who was writing at the time")
+    expect(tab.locator("main")).to_contain_text("Running jobs with I/O at the time")
     expect(tab.locator("main")).to_contain_text("What could be done, in lost node-seconds")
     assert serious(tab) == []
     tab.get_by_role("link", name="Jobs", exact=True).click()

@@ -170,7 +170,7 @@ def test_the_page_of_a_job_tells_the_story_of_why(ask):
     page = ask("/jobs/601")
     for heading in (
         "What was known before it ran",
-        "Who was writing at the time",
+        "Running jobs with I/O at the time",
         "What could be done, in lost node-seconds",
         "What Slurm did",
     ):

@@ -64,17 +64,17 @@ def command(
     """Say what interference costs this site, from its history.
 
     The report to read before anything is switched on: what finished jobs lost to each other on
-    shared storage, which is the most that any policy could recover; who causes it, who
-    suffers, and from which load on it matters. Needs no plugin, only logs and accounting. Where
-    nothing is at stake, it says so.
+    shared storage, which is the most that any policy could recover; the programs that cause
+    it and suffer from it, and the load from which it matters. Needs no plugin, only logs and
+    accounting. Where nothing is at stake, it says so.
 
     Of more than 50,000 logs the newest are read, and named with their time; of more than 5,000
     jobs that matter, the losses of so many are computed, and stand for all.
 
     Where something is at stake, the last 10,000 jobs are replayed under each lever: turns, delays,
     lanes, and a plain cap on I/O-heavy jobs. A lever pays where it saves more than its waits cost
-    (WaitPrice), in every draw, under each law that the servers may follow; a calibration tells
-    which one they do.
+    (WaitPrice), in every draw, under each service discipline that the servers may have; a
+    calibration tells which one they have.
 
     \b
         sluice history ingest /var/log/darshan
@@ -97,7 +97,7 @@ def command(
         coverage, laws = store.jobs.coverage(), measured_laws(store)
     if not grounds.jobs:
         raise CommandError(
-            "The history holds no Darshan log, and accounting alone does not tell when jobs write; "
+            "The history holds no Darshan log, and accounting does not tell when jobs write; "
             "read logs with `sluice history ingest PATH…` first."
         )
     with progress("instants", lambda: grounds.instants) as (_, advance):
@@ -172,12 +172,12 @@ def _day(seconds: int | None) -> str:
 def _from_which_load(found: Assessment) -> str:
     from sluice.interference.assess import MATTERS
 
-    worth = f"more than {share_text(MATTERS)} of the node-hours of jobs with I/O is lost"
+    worth = f"I/O jobs lose over {share_text(MATTERS)} of their node-hours"
     if found.matters_from is None:
         return f"At no load {worth}."
     if found.matters_from == 0.0:
         return f"At every load {worth}."
-    return f"From where jobs ask for {share_text(found.matters_from)} of what storage has, {worth}."
+    return f"Above {share_text(found.matters_from)} storage load, {worth}."
 
 
 def _at_stake(found: Assessment) -> str:

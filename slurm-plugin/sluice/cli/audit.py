@@ -10,7 +10,7 @@ from sluice.cli.common import Files, Layout, files_options, json_option, show_js
 from sluice.cli.listing import layout_options, since_option
 from sluice.slurm.formatting import NOTHING, one_line, time_text
 
-COLUMNS = ("Time", "Who", "What", "Before", "After", "Why")
+COLUMNS = ("Time", "User", "What", "Before", "After", "Why")
 
 
 @click.command()
@@ -19,19 +19,19 @@ COLUMNS = ("Time", "Who", "What", "Before", "After", "Why")
 @files_options
 @json_option
 def command(*, since: int | None, layout: Layout, files: Files, as_json: bool) -> None:
-    """List who changed what about Sluice, the latest last.
+    """List all changes of settings, reviews and models, the latest last.
 
     Each change of a setting, each switch off and on, each review, and each bundle published by a
     command or by sluice-learn, with the value before and after; but for bundles that only know
     more runs. Rows are only ever added: the history refuses to change or delete them.
 
-    Commands say who called them, behind sudo the user, and why (--reason). Of a change that
-    sluiced found in sluice.conf, Who is the owner of the file, as nobody knows more.
+    Commands record the user that called them, behind sudo too, and the --reason. Of a change that
+    sluiced found in sluice.conf, the user is the owner of the file.
 
     \b
     Examples:
         sluice audit
-        sluice audit --since 30d --parsable2 --format time,who,what,after
+        sluice audit --since 30d --parsable2 --format time,user,what,after
         sluice audit --json | jq '.entries[] | select(.subject == "Mode")'
     """
     from sluice.slurm.audit import listed

@@ -208,7 +208,7 @@ class Files:
         path = self.history
         if not may_read(path):
             raise ReadOnlyHistoryError(
-                f"{path}: readable for its owner and the service group alone; sluiced answers "
+                f"{path}: readable only for its owner and the service group; sluiced answers "
                 "others by `sluice why`, `decisions`, `predict` and `gates`"
             )
         if create:

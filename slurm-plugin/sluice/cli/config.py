@@ -61,9 +61,9 @@ def show(config: Path | None, *, as_json: bool) -> None:
 def check(config: Path | None) -> None:
     """Say whether the plugin takes a configuration, or which line is wrong.
 
-    The file must belong to root or SlurmUser, and nobody else may write it. Where neither slurmctld
-    nor slurm.conf says who SlurmUser is, you stand in for that user. The file of reviews is checked
-    likewise.
+    The file must belong to root or SlurmUser, and no other user may write it. Where neither
+    slurmctld nor slurm.conf names SlurmUser, you stand in for that user. The file of reviews is
+    checked likewise.
 
     \b
     Examples:

@@ -64,12 +64,12 @@ def command(
     near the start of the job, where that was decided again alongside others.
 
     Alongside is the number of that running job; together, It (the new job) and Other (the running
-    one) would take so many times as long as alone. A job whose number could not be told for
-    certain shows as tie; one that was rejected, or that sluiced has not met yet, shows none.
+    one) would take so many times as long as alone. A job with an uncertain number shows
+    as tie; one that was rejected, or that sluiced has not met yet, shows none.
 
     Without --since, the decisions on some jobs are searched among the latest 200,000.
 
-    Who may not read the history asks sluiced, which shows whose jobs PrivateData allows.
+    Without read access to the history you see only the jobs that PrivateData permits.
 
     \b
     Examples:

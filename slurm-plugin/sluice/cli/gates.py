@@ -29,21 +29,21 @@ BURSTS_SHOWN = 20
 @config_option
 @json_option
 def command(config: Path | None, *, layout: Layout, as_json: bool) -> None:
-    """Show the gates: tokens let out, held and waited for; and the bursts that take turns.
+    """Show tokens released, held and waited for, and bursts in turns.
 
-    Everything is asked of Slurm at this moment, so it works without sluiced, too; who may not see
-    all jobs there (PrivateData) asks sluiced for these numbers. A gate is open
+    Everything is asked of Slurm at this moment, so it works without sluiced, too. Where
+    PrivateData hides jobs, sluiced is asked for these numbers. A gate is open
     where there is no lease: in any mode but enforce, while Sluice is off, and where slurm.conf
     defines fewer than 100,000 of a token.
 
     \b
-    Gate     tokens that may be held at once; open: as many as anybody wants
+    Gate     tokens that may be held at once; open: unlimited
     Held     by running jobs
     Waiting  jobs that want one, and how long they have been eligible at most
     Lease    how long the gate stays closed if sluiced dies now
 
     Where sluice-turns runs, the lines below say what it holds, and which jobs write now or are
-    held, on which lanes, for whose sake and since when.
+    held, on which lanes, for which jobs and since when.
 
     \b
     Examples:
@@ -71,8 +71,7 @@ def command(config: Path | None, *, layout: Layout, as_json: bool) -> None:
     if facts["hidden"]:
         click.echo(
             f"Slurm hides {' and '.join(facts['hidden'])} of others from you (PrivateData), and "
-            "sluiced could not be asked: this is what you may see, and nobody can judge by it "
-            "whether the tokens balance."
+            "sluiced could not be asked: this is what you may see; the token audit needs all jobs."
         )
     for text in facts["differences"]:
         click.echo(f"The tokens do not balance: {text}.")
@@ -86,7 +85,7 @@ def _below(facts: Facts) -> Iterator[str]:
     if facts["is_off"]:
         yield "Sluice is switched off: all gates are open. `sluice on` closes them again."
     elif facts["furthest_mode"] != "enforce":
-        yield f"Mode is {facts['mode']}: there are gates in enforce alone."
+        yield f"Mode is {facts['mode']}: there are gates only in enforce."
     elif facts["mode"] != "enforce":
         yield f"Mode is {facts['mode']}, and enforce for the jobs that ModeOf names."
     if facts["turns"] is not None:
@@ -155,7 +154,7 @@ def _row(gate: Facts, hidden: Collection[str]) -> tuple[object, ...]:
         gate["waiting"],
         duration_text(gate["longest_wait"]),
         NOTHING if gate["lease_seconds"] is None else duration_text(gate["lease_seconds"]),
-        "" if gate["defined"] else f"slurm.conf has {gate['total']}; it takes 100,000",
+        "" if gate["defined"] else f"slurm.conf has {gate['total']} (needs at least 100,000)",
     )
 
 
@@ -169,8 +168,8 @@ def _released(counts: dict[str, int]) -> Iterator[str]:
     from sluice.policies.control import release_text
 
     if not counts:
-        yield "Released in the last day: nobody."
+        yield "Released in the last day: none."
         return
-    yield "Released in the last day:"
+    yield "Released in the last day (no token needed):"
     for reason, count in counts.items():
         yield f"  {count} {reason}: {release_text(reason)}"

@@ -334,7 +334,7 @@ def restore(file: Path, *, files: Files) -> None:
     "--key-file",
     required=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The site's key: at least 16 random bytes that nobody else has.",
+    help="The site's key: at least 16 random bytes, secret.",
 )
 @files_options
 def anonymise(file: Path, key_file: Path, *, files: Files) -> None:
@@ -342,7 +342,7 @@ def anonymise(file: Path, key_file: Path, *, files: Files) -> None:
 
     Users, accounts, job and program names, paths, clusters and partitions become words that only
     the key's owner can make (HMAC-SHA-256); submit lines, decisions, models and bundles are left
-    out. Times, sizes and profiles stay. Who knows when a certain job ran can still find it.
+    out. Times, sizes and profiles stay. With the time of a job, it can still be found.
 
     \b
         (umask 077; head -c 32 /dev/urandom > site.key)

@@ -59,7 +59,7 @@ def follow(
 
     if os.geteuid() == 0:
         click.echo(
-            "sluice: --follow runs as root, which it does not need: run it as a user who may "
+            "sluice: --follow runs as root, which it does not need: run it as a user that may "
             "read the logs (by their group) and write the history",
             err=True,
         )
@@ -210,7 +210,7 @@ def command(
 
     Paths given explicitly: log ownership is not checked. With --follow, a log counts only if the
     file's owner, the user inside and the job's user agree and its times lie within the job. A log
-    whose job is not accounted for yet waits.
+    waits until accounting knows its job.
 
     Exit code: 0 all is well, 1 something could not be read (it is named) or there is no log,
     2 wrong usage.
@@ -442,7 +442,7 @@ def _lines_on_stats(stats: JobStatsSummary) -> Iterator[str]:
 def _last_line(logs: Summary) -> str:
     return (
         f"read {logs.read}, skipped {logs.known} (already known), "
-        f"quarantined {len(logs.quarantined)}; named by hand, so trusted as a whole"
+        f"quarantined {len(logs.quarantined)}; path given explicitly; log ownership not checked"
     )
 
 

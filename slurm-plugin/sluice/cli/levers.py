@@ -100,7 +100,7 @@ def levers_sentence(found: Levers) -> str:
         f"{duration_text(ACTS_FROM)}, which turns leave alone. "
         f"{' '.join(map(fit_text, found.storages))} "
         f"It is full with {bursts.nodes_that_fill:.2g} {found.slot}s; `sluice site calibrate` "
-        "measures the law of the servers."
+        "measures the service discipline of the servers."
     )
 
 

@@ -126,13 +126,13 @@ def layout_options(function: Function) -> Function:
             metavar="COLUMN[%WIDTH],…",
             help="These columns, by their headings without blanks, in this order.",
         ),
-        click.option("--noheader", is_flag=True, help="Rows alone, without the heading."),
+        click.option("--noheader", is_flag=True, help="Only rows, without the heading."),
         click.option(
             "-P",
             "--parsable2",
             "parsable",
             is_flag=True,
-            help="Rows alone, with | between the columns, as sacct has it.",
+            help="Only rows, with | between the columns, as sacct has it.",
         ),
     )(laid_out)  # type: ignore[return-value] # of the type that click made of it
 

@@ -259,5 +259,7 @@ def main() -> None:
     Exit code: 0 all is well, 1 something failed or was found, 2 wrong usage.
 
     \b
+    Is all well, what was decided, and why:
+        sluice status; sluice decisions; sluice why 4711
     Completion: eval "$(_SLUICE_COMPLETE=bash_source sluice)" (or zsh_source, …)
     """

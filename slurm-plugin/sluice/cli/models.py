@@ -97,7 +97,7 @@ def _quality(metrics: dict[str, Any]) -> tuple[str, str, str]:
     "--owner",
     type=int,
     metavar="UID",
-    help="The user, besides root, whose file slurmctld would load.  [default: the file's]",
+    help="The user, besides root, that may own the file.  [default: the file's]",
 )
 @json_option
 @click.option(

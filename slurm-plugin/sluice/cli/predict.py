@@ -182,7 +182,7 @@ def _uid(user: str | None, files: Files) -> int:
     if may_read(path) and path.exists():
         with files.open_history(read_only=True) as store, suppress(QueryError):
             return min(uid_of(user, store), NOBODY)
-    click.echo(one_line(f"user {user} is not known: taken for somebody new"), err=True)
+    click.echo(one_line(f"user {user} is not known: taken for a new user"), err=True)
     return NOBODY
 
 

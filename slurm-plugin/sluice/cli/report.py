@@ -72,7 +72,7 @@ def command(
     From the decisions of live jobs: which jobs Sluice would have delayed, by how much and for
     which others; what that saves; which users would be worst off; and how often it was right,
     where that could be checked once jobs had ended. In enforce with Holdout=, jobs that were
-    acted on are compared with those that a lot left alone.
+    acted on are compared with those that a random draw left alone.
 
     The verdict is to stay, or to go one step up (observe, advise, enforce) or down, with the
     reasons. It says up only where a lever pays in replays of the last jobs, as in `sluice site
@@ -80,8 +80,8 @@ def command(
     Exit codes: 0 stay, 3 one step up, 4 too little evidence, 5 one step down; 1 and 2 are
     errors, as everywhere.
 
-    Who may not read the history asks sluiced, which tells of the jobs that PrivateData allows,
-    without a verdict.
+    Without read access to the history you see only the jobs that PrivateData permits, and no
+    verdict.
 
     \b
     Examples:

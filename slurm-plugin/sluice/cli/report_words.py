@@ -137,7 +137,7 @@ def _decided(facts: Facts) -> Section:
             f"node-hours of waiting to save {amount_text(delays['saved_node_hours'])}."
         )
     else:
-        sentences.append("It delayed nobody." if enforced else "It would have delayed nobody.")
+        sentences.append("It delayed no job." if enforced else "It would have delayed no job.")
     for action, what in (("disjoint", "to a lane of its own"), ("turns", "in turns")):
         if found := effects["by_action"].get(action):
             sentences.append(
@@ -152,7 +152,7 @@ def _decided(facts: Facts) -> Section:
         sentences.append(_worst_off(effects))
     if "verdict" in facts and effects["by_action"]:
         sentences.append(
-            "These savings are what the interference law predicted at submission; what levers "
+            "These savings are what the interference model predicted at submission; what levers "
             "bring, and the verdict, are of replays."
         )
     rows = [row for row in effects["by_program"] if row["delayed"]][:SHOWN]
@@ -178,12 +178,12 @@ def _decided(facts: Facts) -> Section:
                     ],
                 ),
                 Table(
-                    "Who waits, and for whose sake",
+                    "Delays",
                     ("user", "program", "delayed", "mean wait", "longest", "node-hours", "for"),
                     [_delayed(row) for row in rows],
                 ),
                 Table(
-                    "Who is spared what",
+                    "Losses avoided",
                     ("user", "program", "node-hours spared"),
                     [
                         (_user(row), _program(row), amount_text(row["spared_node_hours"]))
@@ -192,7 +192,7 @@ def _decided(facts: Facts) -> Section:
                     ],
                 ),
                 Table(
-                    "Who gains and who pays, in node-hours, the worst off first",
+                    "Gains and costs by user, in node-hours, the worst off first",
                     ("user", "jobs", "waited", "own gain", "spared by others", "net"),
                     [
                         (
@@ -229,7 +229,7 @@ def _held(turns: Facts) -> Iterator[str]:
 def _worst_off(effects: Facts) -> str:
     price = effects["wait_price"]
     if effects["by_user"][0]["net_node_hours"] >= 0:
-        return f"Nobody is worse off, at a price of {price:g} for each node-hour of waiting."
+        return f"No user is worse off, at a price of {price:g} for each node-hour of waiting."
     worst = effects["by_user"][0]
     return (
         f"Worst off is {_user(worst)}: {count_text(worst['delayed'], 'job')} delayed, "
@@ -289,7 +289,7 @@ def _right(facts: Facts) -> Section:
     wrong = found["wrong"][:SHOWN]
     if wrong:
         sentences.append(
-            "Programs whose predictions went wrong lose confidence at the next training, so that "
+            "Programs with wrong predictions lose confidence at the next training, so that "
             "they are left alone until predictions come true again."
         )
     titles = ("program", "user", "jobs", "came true", "pattern right", "written within 2×")
@@ -304,7 +304,7 @@ def _right(facts: Facts) -> Section:
         )
         for row in wrong
     ]
-    tables = [Table("Programs whose predictions went wrong", titles, rows)] if rows else []
+    tables = [Table("Programs with wrong predictions", titles, rows)] if rows else []
     return Section("How right it was", sentences, tables)
 
 
@@ -321,8 +321,8 @@ def _compared(holdout: Facts) -> Section:
         "What the holdout shows",
         [
             (
-                f"A lot left {share_text(holdout['share'])} of the jobs alone that Sluice would "
-                f"have acted on: {holdout['held_out']} of {holdout['drawn']}."
+                f"A random draw left {share_text(holdout['share'])} of the jobs alone that "
+                f"Sluice would have acted on: {holdout['held_out']} of {holdout['drawn']}."
             ),
             (
                 f"With probability {certain:.0%} no interval is wrong, however often one looks. "
@@ -336,7 +336,7 @@ def _compared(holdout: Facts) -> Section:
 
 def _in_vain(jobs: int) -> str:
     return (
-        f"{count_text(jobs, 'job')} that the lot left alone cannot be compared: the bundle of the "
+        f"{count_text(jobs, 'job')} that the draw left alone cannot be compared: the bundle of the "
         "decision, which says what share is held out, is not in this history, or of another "
         "version of Sluice."
     )

@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 TERMS = {
     "user": "Jobs of this user, a name or uid.",
     "account": "Jobs of this account.",
-    "partition": "Jobs that ask for this partition alone.",
+    "partition": "Jobs that ask only for this partition.",
     "name": "Jobs of this name; numbers in it do not count.",
     "script": "Jobs with this script, by its signature as `sluice why --json` shows it.",
-    "program": "Jobs whose earlier runs executed this program, by user and job name.",
+    "program": "Jobs with earlier runs of this program, by user and job name.",
 }
 
 
@@ -128,7 +128,7 @@ def approve(job: str | None, **options: Any) -> None:
 def reject(job: str | None, **options: Any) -> None:
     """Say that a prediction is wrong.
 
-    What is predicted of such jobs does not count any more: Sluice leaves them alone, and nobody
+    What is predicted of such jobs does not count any more: Sluice leaves them alone, and no job
     waits for them. For a pair (JOB or options, and --with-…): the two may run together.
 
     \b

@@ -64,13 +64,13 @@ class Span(ParamType[float]):
 @click.command(short_help="Compare predictions with what the jobs then did.")
 @since_option("30d", "Of jobs that started in this time")
 @click.option("--all", "show_all", is_flag=True, help=f"Show more than {SHOWN} rows of a table.")
-@click.option("--backtest", is_flag=True, help="Predict the past instead, from the history alone.")
+@click.option("--backtest", is_flag=True, help="Predict the past instead, only from the history.")
 @click.option(
     "--every",
     default="7d",
     show_default=True,
     type=Span(),
-    help="Of --backtest: how often a new model is learned: 7d, 1h, 10m; a number alone is days.",
+    help="Of --backtest: how often a new model is learned: 7d, 1h, 10m; a plain number is days.",
 )
 @click.option(
     "--skip",
@@ -93,12 +93,12 @@ def command(
 ) -> None:
     """Compare predictions with what the jobs then did.
 
-    Of each decision whose job has ended: whether the pattern was as predicted, and the volume
+    Of each decision on a job that has ended: whether the pattern was as predicted, and the volume
     within a factor of two or within the spread that was told. In all, by program and by user,
     those first of which most failed; then how far confidence keeps its promise, and how many
     numbers lie in their intervals, which nine in ten should.
 
-    A program whose predictions fail loses confidence at the next training, so that it is left
+    A program with failing predictions loses confidence at the next training, so that it is left
     alone until they come true again.
 
     With --backtest, walk through the history as it went: learn from what had ended by a time,

@@ -25,6 +25,7 @@ from sluice.slurm.formatting import (
     NOTHING,
     UNCONFIRMED,
     amount_text,
+    count_text,
     duration_text,
     one_line,
     share_text,
@@ -93,7 +94,7 @@ LEVELS = ("FAIL", "WARN")
 
 
 @click.command(
-    "status", short_help="Say whether all is well, who waits, and what Sluice did today."
+    "status", short_help="Say whether all is well, what waits, and what Sluice did today."
 )
 @selection_options("user", "account")
 @since_option("1d", "Count what Sluice did in this time")
@@ -102,7 +103,7 @@ LEVELS = ("FAIL", "WARN")
 def command(
     *, users: tuple[str, ...], accounts: tuple[str, ...], since: int, files: Files, as_json: bool
 ) -> None:
-    """Say whether all is well, who waits, and what Sluice did today.
+    """Say whether all is well, what waits, and what Sluice did today.
 
     What `sluice doctor` finds wrong; the jobs that wait and want tokens, those that have waited
     for longest first; decisions by action, and releases; bursts that were held in turns, what that
@@ -178,18 +179,18 @@ def _show_findings(wrong: list[Facts]) -> None:
     if not wrong:
         _show("well", "all is well, as far as this user may see")
         return
-    _show("wrong", f"{len(wrong)} findings; `sluice doctor` says what to do")
+    _show("problems", f"{count_text(len(wrong), 'problem')} found; `sluice doctor` says what to do")
     for one in sorted(wrong, key=lambda row: LEVELS.index(row["level"]))[:SHOWN]:
         _show("", one_line(f"{one['level']} {one['topic']}: {one['text']}"))
 
 
 def _show_waiting(waiting: list[Facts] | None) -> None:
     if waiting is None:
-        _show("who waits", "not known: Slurm cannot be asked")
+        _show("held for I/O", "not known: Slurm cannot be asked")
     elif not waiting:
-        _show("who waits", "nobody who wants a token")
+        _show("held for I/O", "none")
     else:
-        _show("who waits", f"{len(waiting)} jobs that want tokens; `sluice why JOB` says why")
+        _show("held for I/O", f"{count_text(len(waiting), 'job')}; `sluice why JOB` says why")
         show_table(
             ("Job", "Name", "User", "Account", "Tokens", "Waits", "Reason"),
             [
@@ -243,7 +244,7 @@ def _did(did: Facts) -> str:
     return (
         f"since {time_text(did['since'])} {did['decisions']}{or_more} decisions"
         + (f": {actions}" if actions else "")
-        + (f"; released: {released}" if released else "; nobody was released")
+        + (f"; released: {released}" if released else "; no job released")
     )
 
 
@@ -265,7 +266,7 @@ def _turns(now: Facts | None, did: Facts) -> Iterator[tuple[str, str]]:
             yield (
                 "",
                 (
-                    f"{held['bursts']} bursts {was}: {cost}, where "
+                    f"{count_text(held['bursts'], 'burst')} {was}: {cost}, where "
                     f"{amount_text(held['saving'])} were expected to be saved; "
                     f"{held['budgets']} used up their budget"
                 ),
@@ -294,9 +295,9 @@ def _lines(found: Facts) -> Iterator[tuple[str, str]]:
         yield "", f"{count} {UNCONFIRMED}"
     if waiting := found["model_waiting"]:
         words = f"`sluice model diff {waiting}`, then `sluice model publish {waiting}`"
-        yield "", f"model {waiting} waits until somebody puts it into use: {words}"
+        yield "", f"model {waiting} waits to be put into use: {words}"
     yield "published", _when(found["published"], now, "") if found["published"] else "nothing yet"
-    yield "behind", _behind(found)
+    yield "backlog", _behind(found)
     for reason in found["reasons"]:
         yield "why", one_line(reason)
 
@@ -307,8 +308,8 @@ def _service(found: Facts) -> str:
         polled = f"; polled last {_ago(found['polled'], now)}" if found["polled"] else ""
         return f"does not run{polled}"
     share = found["core_share"]
-    taken = NOTHING if share is None else f"{100 * share:.2g} %"
-    return f"runs, polled {_ago(found['polled'], now)}, has taken {taken} of a core"
+    taken = "not measured yet" if share is None else f"{100 * share:.2g} % of a core"
+    return f"runs, polled {_ago(found['polled'], now)}, CPU use: {taken}"
 
 
 def _when(moment: int | None, now: int, what: str) -> str:

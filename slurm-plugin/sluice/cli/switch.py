@@ -40,7 +40,7 @@ class Site:
 
 @click.command()
 @config_option
-@click.option("--reason", default="", help="Kept in the file and the audit, for who reads them.")
+@click.option("--reason", default="", help="Stored in the file and the audit.")
 def off(config: Path | None, reason: str) -> None:
     """Switch Sluice off at once.
 
@@ -139,7 +139,7 @@ def _open_gates(site: Site) -> Opened | None:
     for token, why in opened.failed.items():
         site.report(f"the gate of {token} is still closed: {why}; {HOW}")
     if not opened.failed:
-        click.echo("All gates are open: no lease closes one.")
+        click.echo("All gates are open: no reservations remain.")
     return opened
 
 
@@ -156,7 +156,7 @@ def _take_tokens_off(site: Site, opened: Opened | None) -> None:
     try:
         released = release_all(_names(policy_in_use(site.config), opened.tokens))
     except SlurmError as error:
-        site.report(f"tokens could not be taken off: {error}; they make nobody wait")
+        site.report(f"tokens could not be taken off: {error}; no job waits for them")
     else:
         click.echo(f"sluiced is not running; tokens taken off {released} waiting jobs.")
 
@@ -196,7 +196,7 @@ def _tell_audit(site: Site, reason: str, *, is_off: bool) -> None:
 
 @click.command()
 @config_option
-@click.option("--reason", default="", help="Kept in the audit, for those who read it.")
+@click.option("--reason", default="", help="Stored in the audit.")
 def on(config: Path | None, reason: str) -> None:
     """Switch Sluice on again.
 

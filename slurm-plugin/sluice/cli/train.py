@@ -53,7 +53,7 @@ def bundle_json(published: Published) -> dict[str, object]:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Where to write it.  [default: Bundle of the configuration]",
 )
-@click.option("--reason", default="", help="Kept in the audit, for those who read it.")
+@click.option("--reason", default="", help="Stored in the audit.")
 @files_options
 @json_option
 def publish(

@@ -26,17 +26,17 @@ from sluice.cli.common import (
 @files_options
 @json_option
 def command(job: str, cluster: str | None, files: Files, *, replay: bool, as_json: bool) -> None:
-    """Tell the whole story of one job.
+    """Explain all that is known of one job.
 
-    Which earlier runs it was judged by, what was predicted and how surely, who was writing at
+    Which earlier runs it was judged by, what was predicted and how surely, which jobs wrote at
     the time, what each choice would have cost, what was decided and why, what Slurm did, which of
-    its bursts were held in turns and for whose sake, and what the job then did to storage,
-    alongside what was predicted, and how its owner could write less or in larger pieces.
+    its bursts were held in turns and for which jobs, and what the job then did to storage,
+    compared with what was predicted, and how its owner could write less or in larger pieces.
 
     JOB is a number as sbatch prints it, 4711_3 for a task of an array, or 4711+1 for a component
     of a heterogeneous job.
 
-    Who may not read the history asks sluiced, which tells of the jobs that PrivateData allows.
+    Without read access to the history you see only the jobs that PrivateData permits.
 
     \b
     Examples:

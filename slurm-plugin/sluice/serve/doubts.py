@@ -78,7 +78,8 @@ def _note(found: Facts | None, reader: Reader) -> str:
     return (
         f"Of the week before {time_text(found['computed'])}, budgets of the last 24 hours. "
         "Node-hours are what a program costs and loses, what a delay takes, what a pair loses by "
-        "the model, and what a budget's jobs waited on a node each."
+        "the model, and what a budget's jobs waited on a node each. Operators can set a rule "
+        "here or on the job's page."
     )
 
 

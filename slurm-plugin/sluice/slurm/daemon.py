@@ -328,7 +328,7 @@ def main(config: Path, log_level: str, *, once: bool) -> None:
 
     \b
     Every FollowInterval sluiced
-      asks Slurm who runs and waits,
+      asks Slurm which jobs run and wait,
       takes the plugin's decisions into the history,
       finds the job of each decision,
       and publishes the snapshot for the plugin's next decisions.

@@ -202,7 +202,7 @@ def open_gates(timeout: float = slurm_commands.TIMEOUT) -> Opened:
         if lease.count <= EMPTY:
             opened.emptied.append(token)
         else:
-            opened.failed[token] = why.get(token) or "somebody closes it again"
+            opened.failed[token] = why.get(token) or "another process closes it again"
     return opened
 
 

@@ -212,9 +212,9 @@ def _profile(profile: Facts) -> str:
 def _who_was_writing(decision: Facts) -> Iterator[Part]:
     if not decision["alternatives"]:
         return  # it was not weighed
-    yield Heading("Who was writing at the time")
+    yield Heading("Running jobs with I/O at the time")
     if not decision["coruns"]:
-        yield "  Nobody whose I/O matters."
+        yield "  None with I/O that matters."
     for corun in decision["coruns"]:
         if corun["job_id"] is None:  # PrivateData
             name, size = "another user's job", ""
@@ -248,8 +248,8 @@ def _choices(decision: Facts, lanes: list[str]) -> Iterator[Part]:
         )
         for i, alternative in enumerate(decision["alternatives"])
     ]
-    columns = ("  Choice", "Own", "Caused", "Fewer, slow targets", "Wait", "Cost", "This job takes")
-    yield Rows(columns, rows)
+    targets = "Cost of fewer or slower targets"
+    yield Rows(("  Choice", "Own", "Caused", targets, "Wait", "Cost", "This job takes"), rows)
 
 
 def _lane_names(mask: int, lanes: list[str]) -> list[str]:
@@ -394,7 +394,7 @@ def _held_burst(burst: Facts, lanes: list[str]) -> str:
         f"{time_text(burst['began'])}{place}: "
         f"{'held' if burst['is_held'] else 'would have been held'} "
         f"{duration_text(burst['held'])} of {duration_text(burst['lasted'])} "
-        f"for the sake of {sake}; expected saving {saving}; released because "
+        f"for {sake}; expected saving {saving}; released because "
         f"{RELEASED.get(burst['ended'], burst['ended'])}."
     )
 

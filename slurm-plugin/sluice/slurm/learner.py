@@ -372,7 +372,7 @@ class Learner:
         try:
             past = past_of(store)
         except EmptyHistoryError:
-            self._status.facts["why"] = "no job has ended yet whose I/O is known"
+            self._status.facts["why"] = "no job with known I/O has ended yet"
             return
         self._status.facts.pop("why", None)
         if self._needs_fit(store, past, now):

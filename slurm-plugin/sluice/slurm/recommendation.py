@@ -201,7 +201,7 @@ def _for(facts: Facts) -> Iterator[str]:
     yield f"{share_text(true)} of {_checked(facts)} predictions that could be checked came true"
     saved, price = _saved(facts)
     yield (
-        f"by the interference law, decisions would have saved {amount_text(saved)} node-hours, "
+        f"by the interference model, decisions would have saved {amount_text(saved)} node-hours, "
         f"and waits cost {amount_text(price)}"
     )
 
@@ -211,7 +211,7 @@ def _of_enforce(facts: Facts) -> Verdict:
     holdout = facts["holdout"]
     if holdout is None:
         return Verdict(
-            STAY, "enforce", ("without a holdout nobody can tell what it gains: set Holdout=0.1",)
+            STAY, "enforce", ("without a holdout the gain is not known: set Holdout=0.1",)
         )
     lost, wait = holdout["effects"]["lost_share"], holdout["effects"]["wait"]
     if lost["low"] > 0:

@@ -215,9 +215,10 @@ def _logs(config: Config) -> Finding:
 
 def _lanes(config: Config, found: Sequence[Storage]) -> Finding:
     sizes = [lane.targets for lane in config.policy.lanes]
-    shown = ", ".join(f"{lane.name} of {lane.targets}" for lane in config.policy.lanes) or "none"
+    shown = ", ".join(f"{lane.name} of {lane.targets}" for lane in config.policy.lanes)
+    shown = shown or "no lanes configured" + (", none detected" if not found else "")
     if not found or any(sizes == [lane.targets for lane in one.lanes] for one in found):
-        return Finding("OK", "lanes", f"{shown}; {len(found)} file systems tell of theirs")
+        return Finding("OK", "lanes", shown)
     seen = "; ".join(
         f"{one.source}: {', '.join(str(lane.targets) for lane in one.lanes)}" for one in found
     )

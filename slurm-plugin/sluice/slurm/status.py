@@ -290,7 +290,7 @@ LEARNER = {
     "learning": "learns from new runs",
     "model": "fits the model anew",
     "publishing": "writes the bundle",
-    "scoring": "lays predictions alongside what jobs did",
+    "scoring": "compares predictions with what jobs did",
     "retention": "forgets what is older than KeepDays",
 }
 """What each service of sluice-learn does, in their order."""

@@ -104,7 +104,7 @@ def files(site: Site) -> Iterator[Finding]:
             "`chmod 640` and `chgrp` with the service group",
         )
     else:
-        yield Finding("OK", "files", "are readable for their owner and the service group alone")
+        yield Finding("OK", "files", "are readable only for their owner and the service group")
 
 
 def _unreadable_for_slurmctld(config: Config, slurm_uid: int) -> Iterator[Finding]:
@@ -114,7 +114,7 @@ def _unreadable_for_slurmctld(config: Config, slurm_uid: int) -> Iterator[Findin
             yield Finding(
                 "FAIL",
                 "files",
-                f"{path}: slurmctld runs as {slurm}, who may not read it: every job is left alone",
+                f"{path}: slurmctld, as {slurm}, may not read it: every job is left alone",
                 f"`usermod --append --groups {path.group()} {slurm}`, then restart slurmctld; or "
                 f"`chgrp` it and its directory with a group of {slurm}",
             )
@@ -189,7 +189,7 @@ def _history_remedy(error: HistoryError, path: Path) -> str:
         f"`sluice history restore {path}` takes along what was learned",
         FullDiskError: f"free some space (`df {path.parent}`), or `sluice history prune`; "
         "sluiced goes on by itself",
-        BusyHistoryError: f"`fuser {path}` says who writes: wait for it, or end it if it hangs",
+        BusyHistoryError: f"`fuser {path}` names the writer: wait for it, or end it if it hangs",
         DamagedHistoryError: f"move {path} away, or put a copy in its place; sluiced begins anew",
         ReadOnlyHistoryError: f"give {path} and its directory to the user of sluiced: `chown`, "
         "`chmod u+w`",

@@ -115,7 +115,7 @@ def plugin(site: Site) -> Iterator[Finding]:
         if site.is_service:
             yield Finding("FAIL", "plugin", str(error), "see slurmctld's log for `sluice`")
         else:
-            yield skipped("plugin", "it answers root and SlurmUser alone")
+            yield skipped("plugin", "it answers only root and SlurmUser")
         return
     stats = site.stats
     yield Finding(
@@ -145,7 +145,7 @@ def _records(stats: dict[str, Any]) -> Iterator[Finding]:
         yield Finding(
             "WARN",
             "ring",
-            f"{ring['dropped']} decisions lost since {since}: nobody fetched them",
+            f"{ring['dropped']} decisions lost since {since}: sluiced did not fetch them",
             "keep sluiced running",
         )
     if ring["lost"]:

@@ -188,7 +188,7 @@ NAMED = {
         ),
     ),
     NOT_RENEWED: (
-        "these gates are left open, because somebody behind them has waited for too long",
+        "these gates are left open, because a job has waited for too long",
         (
             "see why the jobs do not start: `scontrol show job`, `sluice why`; the gates close "
             "again once they run"
@@ -341,7 +341,7 @@ def _turns_settings(config: Config) -> Iterator[Finding]:
         yield Finding(
             "WARN",
             "turns",
-            f"{which} the Bandwidth is not known, so nobody is held for it",
+            f"{which} the Bandwidth is not known, so no job is held for it",
             "give each lane in sluice.conf a Bandwidth=, as in Lane=sl0 Targets=4 Bandwidth=20G",
         )
 
