@@ -18,8 +18,8 @@ from sluice.cli.main import DAILY, GROUPS
 from sluice.cli.main import main as sluice
 from sluice.history_db.records import Job
 from sluice.history_db.store import Store
-from sluice.slurm import formatting
 from sluice.slurm.daemon import main as sluiced
+from sluice.slurm.views import formatting
 
 BIN = Path(sys.executable).parent
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sluice.policies import core
-from sluice.slurm import site_discovery
+from sluice.slurm.doctor import site_discovery
 
 SLUICE = Path(sys.executable).with_name("sluice")
 LFS = """\

@@ -14,7 +14,7 @@ from history_rows import a_job, a_log, a_profile
 
 from sluice.cli.main import main
 from sluice.history_db.store import Store
-from sluice.slurm.recommendation import lever_advice, verdict
+from sluice.slurm.views.recommendation import lever_advice, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,8 +19,8 @@ from sluice.prediction.applications import learn_applications
 from sluice.prediction.jobs import FinishedJob
 from sluice.prediction.submission_features import UNSURE, Predicted, predicted_in
 from sluice.prediction.train import past_of
-from sluice.slurm import query_replies
 from sluice.slurm.records import UnknownJobError
+from sluice.slurm.views import query_replies
 from sluice.slurm.visibility import Viewer
 
 MIB = 1 << 20

@@ -26,10 +26,10 @@ from sluice.history_db.records import Release
 from sluice.history_db.store import Store
 from sluice.interference.cost import Application
 from sluice.policies import core
-from sluice.slurm import query_replies
-from sluice.slurm.decision_history import Choice
-from sluice.slurm.recommendation import verdict
-from sluice.slurm.report import units
+from sluice.slurm.views import query_replies
+from sluice.slurm.views.decision_history import Choice
+from sluice.slurm.views.recommendation import verdict
+from sluice.slurm.views.report import units
 from sluice.slurm.visibility import Viewer
 
 if TYPE_CHECKING:

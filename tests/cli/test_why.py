@@ -19,9 +19,9 @@ from sluice.policies import core
 from sluice.policies.bundle import name_of
 from sluice.policies.record import Record, Situation, decide
 from sluice.policies.structs import View
-from sluice.slurm import query_replies
-from sluice.slurm.formatting import intervals, known, with_range
 from sluice.slurm.record_receiver import decision_of
+from sluice.slurm.views import query_replies
+from sluice.slurm.views.formatting import intervals, known, with_range
 from sluice.slurm.visibility import Viewer, user_text
 
 PROGRAMS = Path(__file__).parents[1] / "data/programs"

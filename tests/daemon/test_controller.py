@@ -18,11 +18,11 @@ from sluice.policies.bundle import Bundle
 from sluice.policies.record import MIN_TOTAL, Situation, decide, token_names
 from sluice.policies.snapshot import Snapshot, pack_snapshot
 from sluice.slurm import slurm_commands
-from sluice.slurm.controller import GateKeeper, Seen
+from sluice.slurm.gates.controller import GateKeeper, Seen
+from sluice.slurm.gates.snapshot import Publisher, Settings
 from sluice.slurm.pending_records import Ledger
 from sluice.slurm.queue import Answer, FrameReader, Queue
 from sluice.slurm.records import License
-from sluice.slurm.snapshot import Publisher, Settings
 from sluice.slurm.status import Status
 
 if TYPE_CHECKING:

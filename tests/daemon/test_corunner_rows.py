@@ -7,7 +7,7 @@ from core_cases import application, bundle, submission
 from waiting_jobs import NOW, job
 
 from sluice.policies.snapshot import Snapshot, pack_snapshot
-from sluice.slurm.snapshot import Row
+from sluice.slurm.gates.snapshot import Row
 
 STREAM = {
     "pattern": "aw",

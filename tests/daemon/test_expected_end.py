@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from waiting_jobs import job
 
-from sluice.slurm.snapshot import expected_end
+from sluice.slurm.gates.snapshot import expected_end
 
 DAY = 86400  # seconds: so long a job without any limit is taken to go on
 

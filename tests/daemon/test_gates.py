@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lease_stand_in import LeaseBook
 from waiting_jobs import NAMES, TOKENS, holding, job
 
-from sluice.slurm.leases import (
+from sluice.slurm.gates.leases import (
     Audit,
     Lease,
     TokenCount,

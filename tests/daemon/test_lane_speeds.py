@@ -8,7 +8,7 @@ from sluice.history_db.errors import HistoryError
 from sluice.history_db.records import TargetProbe
 from sluice.history_db.store import Store
 from sluice.policies import core
-from sluice.slurm.snapshot import REFRESH_SECONDS, LaneSpeeds
+from sluice.slurm.gates.snapshot import REFRESH_SECONDS, LaneSpeeds
 
 NOW = int(time.time())
 LANES = b"Lane=sl0 Targets=1\nLane=sl1 Targets=1\n"

@@ -12,7 +12,7 @@ from sluice.history_db.records import Coverage, HeldBurst
 from sluice.policies import core
 from sluice.policies.record import Record, decide
 from sluice.slurm import metrics
-from sluice.slurm.leases import Account, Lease
+from sluice.slurm.gates.leases import Account, Lease
 from sluice.slurm.metrics import METRICS, Metrics, Situation, metrics_path
 from sluice.slurm.status import Status
 

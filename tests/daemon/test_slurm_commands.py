@@ -8,8 +8,8 @@ import pytest
 from sluice.slurm import slurm_commands as commands
 from sluice.slurm.doctor.controller import preemption
 from sluice.slurm.doctor.findings import Site
+from sluice.slurm.gates.snapshot import Settings, preempting
 from sluice.slurm.records import CommandFailedError, Partition, UserDefaults
-from sluice.slurm.snapshot import Settings, preempting
 
 
 def partition(name: str, tier: int, preempt_mode: str) -> Partition:

@@ -14,7 +14,7 @@ from measured_programs import STREAM, VICTIM
 
 from sluice.cli.common import show_table
 from sluice.policies import core
-from sluice.slurm.formatting import NOTHING
+from sluice.slurm.views.formatting import NOTHING
 
 COLUMNS = ("Job", "Nodes", "Class", "Mode", "Lane", "Decision", "Wait", "Run", "I/O", "Lost")
 WAYS = {"colocate": "share both targets", "disjoint": "keep it to one", "delay": "wait"}

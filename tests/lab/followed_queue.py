@@ -25,14 +25,14 @@ from sluice.policies.core import Config
 from sluice.policies.record import MIN_TOTAL, Record, Situation, decide
 from sluice.policies.snapshot import Snapshot, pack_snapshot, packed
 from sluice.slurm import slurm_commands
-from sluice.slurm.controller import GateKeeper, Seen
 from sluice.slurm.daemon import GARBAGE
-from sluice.slurm.leases import Holding, holdings
+from sluice.slurm.gates.controller import GateKeeper, Seen
+from sluice.slurm.gates.leases import Holding, holdings
+from sluice.slurm.gates.snapshot import Publisher, Settings
 from sluice.slurm.pending_records import Ledger
 from sluice.slurm.queue import Changes, Queue
 from sluice.slurm.record_receiver import decision_of
 from sluice.slurm.records import QueuedJob
-from sluice.slurm.snapshot import Publisher, Settings
 from sluice.slurm.status import Status
 
 NOW = 1_800_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from sluice.slurm.leases import PREFIX, Lease
+from sluice.slurm.gates.leases import PREFIX, Lease
 from sluice.slurm.records import Reservation
 
 if TYPE_CHECKING:

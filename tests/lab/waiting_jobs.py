@@ -6,7 +6,7 @@ from typing import Any
 
 from core_cases import NOW
 
-from sluice.slurm.leases import Holding, holdings
+from sluice.slurm.gates.leases import Holding, holdings
 from sluice.slurm.records import QueuedJob
 
 TOKENS = ("sl0_stream", "sl0_flush", "sl1_stream")

@@ -33,7 +33,7 @@ from gains import (
     span,
 )
 
-from sluice.slurm.formatting import duration_text
+from sluice.slurm.views.formatting import duration_text
 
 PAGE = ROOT / "docs" / "evidence" / "replays.md"
 MINUS = "\N{MINUS SIGN}"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sluice.cli.sweep import advice_text
+from sluice.cli.site.sweep import advice_text
 from sluice.sim.replay.sweep import advice
 
 

@@ -425,8 +425,8 @@ def test_a_history_that_is_deleted_is_begun_anew(sluiced, guarded):
 # Publishes a snapshot of a quiet cluster.
 PUBLISH = """
 import pathlib, sys
-from sluice.slurm.snapshot import Settings
-from sluice.slurm.snapshot import Publisher
+from sluice.slurm.gates.snapshot import Settings
+from sluice.slurm.gates.snapshot import Publisher
 Publisher(pathlib.Path(sys.argv[1])).publish(
     [], lambda _: None, lambda _: None, Settings(), pending=0, holders=b"", lanes={},
     lane_speeds={}, is_off=False, now=1_600_000_000

@@ -13,7 +13,7 @@ from plugin_harness import PluginFiles, install
 from private_slurm import PrivateSlurm
 from sluiced import BIN, PATIENCE, Sluiced, wait_for
 
-from sluice.slurm.leases import EMPTY
+from sluice.slurm.gates.leases import EMPTY
 
 pytestmark = pytest.mark.slurm
 

@@ -8,7 +8,7 @@ import click
 
 from sluice.cli.common import Files, Layout, files_options, json_option, show_json, show_table
 from sluice.cli.listing import layout_options, since_option
-from sluice.slurm.formatting import NOTHING, one_line, time_text
+from sluice.slurm.views.formatting import NOTHING, one_line, time_text
 
 COLUMNS = ("Time", "User", "What", "Before", "After", "Why")
 

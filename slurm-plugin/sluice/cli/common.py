@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from sluice.slurm.formatting import (
+from sluice.slurm.views.formatting import (
     NOTHING,
     UNPRINTABLE,
     amount_text,

@@ -16,7 +16,7 @@ from sluice.cli.common import (
     show_table,
 )
 from sluice.cli.listing import layout_options, selection_options, since_option
-from sluice.slurm.formatting import NOTHING, bytes_text, times_text
+from sluice.slurm.views.formatting import NOTHING, bytes_text, times_text
 
 COLUMNS = (
     "Job",
@@ -78,7 +78,7 @@ def command(
         sluice decisions --format job,user,action,reason%60 --noheader
         sluice decisions --limit 1000 --json | jq '.decisions[] | select(.action == "delay")'
     """
-    from sluice.slurm.query_replies import decisions
+    from sluice.slurm.views.query_replies import decisions
     from sluice.slurm.visibility import OWNER
 
     asked: dict[str, Any] = {"limit": limit, "since": since or 0, **selection}

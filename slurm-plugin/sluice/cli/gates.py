@@ -12,7 +12,7 @@ import click
 
 from sluice.cli.common import Layout, config_option, json_option, read_config, show_json, show_table
 from sluice.cli.listing import layout_options
-from sluice.slurm.formatting import NOTHING, duration_text
+from sluice.slurm.views.formatting import NOTHING, duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -98,7 +98,7 @@ def _below(facts: Facts) -> Iterator[str]:
 def _facts(config: Config) -> Facts:
     """Ask Slurm, or sluiced, where Slurm or the history does not tell this user everything."""
     from sluice.slurm import slurm_commands
-    from sluice.slurm.gate_status import overview
+    from sluice.slurm.gates.gate_status import overview
     from sluice.slurm.records import QueryError
     from sluice.slurm.service import may_read
     from sluice.slurm.visibility import ask, hidden

@@ -32,7 +32,7 @@ from sluice.cli.listing import (
     since_option,
     working,
 )
-from sluice.slurm.formatting import NOTHING, bytes_text, duration_text
+from sluice.slurm.views.formatting import NOTHING, bytes_text, duration_text
 from sluice.slurm.visibility import uid_of, user_text
 
 if TYPE_CHECKING:

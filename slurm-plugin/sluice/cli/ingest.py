@@ -24,7 +24,7 @@ from sluice.cli.common import (
     show_json,
 )
 from sluice.cli.listing import add_up, progress
-from sluice.slurm.formatting import claims_text, one_line
+from sluice.slurm.views.formatting import claims_text, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

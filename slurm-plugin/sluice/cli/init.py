@@ -13,7 +13,7 @@ import click
 from sluice.cli.common import DEFAULT_CONFIG, CommandError, config_option, show_findings
 
 if TYPE_CHECKING:
-    from sluice.slurm.site_discovery import Storage
+    from sluice.slurm.doctor.site_discovery import Storage
 
 NEXT = """\
 Next:
@@ -67,7 +67,7 @@ def command(
     path = config or DEFAULT_CONFIG
     if is_check:
         _check(path)
-    from sluice.slurm import site_discovery
+    from sluice.slurm.doctor import site_discovery
 
     target = output or path
     is_shown = str(target) == "-"
@@ -84,7 +84,7 @@ def command(
 
 def _check(path: Path) -> None:
     from sluice.policies import core
-    from sluice.slurm import site_discovery
+    from sluice.slurm.doctor import site_discovery
     from sluice.slurm.doctor.findings import Site
 
     if not path.exists():
@@ -108,7 +108,7 @@ def _asked_for_logs() -> Path | None:
 
 
 def _storage(places: tuple[Path, ...]) -> Storage | None:
-    from sluice.slurm import site_discovery
+    from sluice.slurm.doctor import site_discovery
 
     if places:
         try:

@@ -64,12 +64,12 @@ DAILY = (
     Verb("config", "Show, check and explain the settings."),
 )
 MODEL = (
-    Verb("train", "Learn from the history what jobs will do."),
-    Verb("publish", "Write the bundle that slurmctld loads.", "train", "publish"),
-    Verb("diff", "Say what publishing another model would change.", "train", "diff"),
-    Verb("list", "List what was trained and published.", "models", "list_"),
-    Verb("bundle", "Look into a model bundle.", "models", "bundle_"),
-    Verb("score", "Compare predictions with what the jobs then did."),
+    Verb("train", "Learn from the history what jobs will do.", "model.train"),
+    Verb("publish", "Write the bundle that slurmctld loads.", "model.train", "publish"),
+    Verb("diff", "Say what publishing another model would change.", "model.train", "diff"),
+    Verb("list", "List what was trained and published.", "model.models", "list_"),
+    Verb("bundle", "Look into a model bundle.", "model.models", "bundle_"),
+    Verb("score", "Compare predictions with what the jobs then did.", "model.score"),
 )
 HISTORY = (
     Verb("show", "Say what the history holds.", "history", "show"),
@@ -91,12 +91,12 @@ HISTORY = (
     ),
 )
 SITE = (
-    Verb("assess", "Say what interference costs this site, from its history."),
-    Verb("calibrate", "Measure which programs disturb each other here."),
-    Verb("interference", "Show how much programs lose alongside each other."),
-    Verb("targets", "Say which storage targets are slow."),
-    Verb("replay", "Say how a trace of jobs would have been scheduled.", "trace_replay"),
-    Verb("sweep", "Compare policies over a grid of parameters."),
+    Verb("assess", "Say what interference costs this site, from its history.", "site.assess"),
+    Verb("calibrate", "Measure which programs disturb each other here.", "site.calibrate"),
+    Verb("interference", "Show how much programs lose alongside each other.", "site.interference"),
+    Verb("targets", "Say which storage targets are slow.", "site.targets"),
+    Verb("replay", "Say how a trace of jobs would have been scheduled.", "site.trace_replay"),
+    Verb("sweep", "Compare policies over a grid of parameters.", "site.sweep"),
 )
 
 

@@ -20,7 +20,7 @@ from sluice.cli.common import (
     show_facts,
     show_json,
 )
-from sluice.slurm.formatting import (
+from sluice.slurm.views.formatting import (
     NOTHING,
     bytes_text,
     duration_text,
@@ -151,8 +151,8 @@ def command(
 def _ask(bundle: Path | None, files: Files, request: dict[str, Any]) -> Facts:
     """Predict from the bundle, or, where this user may not read it, let sluiced do so."""
     from sluice.history_db.errors import HistoryError
-    from sluice.slurm.query_replies import predict
     from sluice.slurm.service import may_read
+    from sluice.slurm.views.query_replies import predict
     from sluice.slurm.visibility import OWNER, ask
 
     path = bundle or Path(files.settings().bundle)

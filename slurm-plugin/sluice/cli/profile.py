@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sluice.cli.common import json_option, show_facts, show_json
-from sluice.slurm.formatting import (
+from sluice.slurm.views.formatting import (
     NOTHING,
     bytes_text,
     duration_text,

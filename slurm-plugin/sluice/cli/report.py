@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sluice.cli import replay_words
 from sluice.cli.common import (
     Files,
     answer,
@@ -17,9 +16,10 @@ from sluice.cli.common import (
     show_table,
     usage_errors,
 )
-from sluice.cli.levers import NOT_ASKED, levers_json, replayed_levers
 from sluice.cli.listing import progress, since_option
-from sluice.cli.replay_options import written
+from sluice.cli.site import replay_words
+from sluice.cli.site.levers import NOT_ASKED, levers_json, replayed_levers
+from sluice.cli.site.replay_options import written
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,7 +119,7 @@ def command(
 
 def _gathered(store: Store, settings: Config, since: int, storage: View | None) -> Facts:
     from sluice.sim.replay.levers import measured_laws
-    from sluice.slurm.report import gather
+    from sluice.slurm.views.report import gather
     from sluice.slurm.visibility import OWNER
 
     now = int(time.time())
@@ -147,7 +147,7 @@ def _levers(facts: Facts, settings: Config, files: Files, draws: int) -> Levers 
 
 def _advised(facts: Facts) -> Facts:
     """Return the advice of `sluice site assess`, and the verdict that follows from it."""
-    from sluice.slurm.recommendation import lever_advice, verdict
+    from sluice.slurm.views.recommendation import lever_advice, verdict
 
     return {"advice": lever_advice(facts).as_json(), "verdict": verdict(facts).as_json()}
 

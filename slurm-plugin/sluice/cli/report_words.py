@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sluice.cli.common import coverage_text
-from sluice.cli.levers import LEVERS, lever_rows, levers_sentence
-from sluice.slurm.formatting import (
+from sluice.cli.site.levers import LEVERS, lever_rows, levers_sentence
+from sluice.slurm.views.formatting import (
     NOTHING,
     amount_text,
     count_text,

@@ -31,7 +31,7 @@ from sluice.policies.review import (
     end_of,
     selector,
 )
-from sluice.slurm.formatting import NOTHING, time_text
+from sluice.slurm.views.formatting import NOTHING, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,7 +117,7 @@ def approve(job: str | None, **options: Any) -> None:
         sluice review approve 4711
         sluice review approve 4711 --with-program mdtest
     """
-    from sluice.slurm.reviews import approved
+    from sluice.slurm.views.reviews import approved
 
     _rule(job, options, approved)
 
@@ -136,7 +136,7 @@ def reject(job: str | None, **options: Any) -> None:
         sluice review reject 4711 --comment "read the wrong log"
         sluice review reject --name ior --with-name mdtest
     """
-    from sluice.slurm.reviews import rejected
+    from sluice.slurm.views.reviews import rejected
 
     _rule(job, options, lambda of, other, _pattern: rejected(of, other))
 
@@ -177,8 +177,8 @@ def _rule(
     """Make a review of the options that all commands have."""
     from dataclasses import replace
 
-    from sluice.slurm.job_report import prediction_of
-    from sluice.slurm.reviews import make, text_of
+    from sluice.slurm.views.job_report import prediction_of
+    from sluice.slurm.views.reviews import make, text_of
 
     files: Files = options["files"]
     of, other = (
@@ -232,7 +232,7 @@ def list_(*, show_all: bool, files: Files, as_json: bool) -> None:
         sluice review list
         sluice review list --all --json | jq '.reviews[] | select(.by == "alice")'
     """
-    from sluice.slurm.reviews import listed
+    from sluice.slurm.views.reviews import listed
 
     with files.open_history(read_only=True) as store:
         rows = listed(store, Path(files.settings().reviews), int(time.time()))
@@ -272,7 +272,7 @@ def show(name: str, *, files: Files, as_json: bool) -> None:
     Examples:
         sluice review show 3fa9c210
     """
-    from sluice.slurm.reviews import line_of, listed
+    from sluice.slurm.views.reviews import line_of, listed
 
     with files.open_history(read_only=True) as store:
         rows = [
@@ -305,8 +305,8 @@ def undo(name: str, *, is_published: bool, files: Files) -> None:
     Examples:
         sluice review undo 3fa9c210 --publish
     """
-    from sluice.slurm.reviews import text_of
-    from sluice.slurm.reviews import undo as take_back
+    from sluice.slurm.views.reviews import text_of
+    from sluice.slurm.views.reviews import undo as take_back
 
     with files.open_history() as store:
         review = take_back(store, name, by=_who(), now=int(time.time()))

@@ -21,7 +21,7 @@ from sluice.cli.common import (
     show_table,
 )
 from sluice.cli.listing import selection_options, since_option
-from sluice.slurm.formatting import (
+from sluice.slurm.views.formatting import (
     NOTHING,
     UNCONFIRMED,
     amount_text,
@@ -121,9 +121,9 @@ def command(
     from sluice.history_db.records import Selection
     from sluice.slurm.doctor.checks import all_findings
     from sluice.slurm.doctor.findings import Site
-    from sluice.slurm.query_replies import activity
     from sluice.slurm.status import children_of, learning_state, services
     from sluice.slurm.turns import turns_now
+    from sluice.slurm.views.query_replies import activity
     from sluice.slurm.visibility import uid_of
 
     now = int(time.time())
@@ -158,7 +158,7 @@ def command(
 
 def _waiting(site: Site, now: int) -> list[Facts] | None:
     """Return who waits; None where Slurm cannot be asked, as the findings say."""
-    from sluice.slurm.gate_status import who_waits
+    from sluice.slurm.gates.gate_status import who_waits
     from sluice.slurm.records import SlurmError
 
     try:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import click
 
 from sluice.cli.common import DEFAULT_CONFIG, CommandError, config_option, read_config
-from sluice.slurm.formatting import error_text, one_line
+from sluice.slurm.views.formatting import error_text, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sluice.policies.core import Config, View
-    from sluice.slurm.gate_status import Opened
+    from sluice.slurm.gates.gate_status import Opened
 
 HOW = "run this as root or as the user of sluiced"
 
@@ -114,7 +114,7 @@ def _open_gates(site: Site) -> Opened | None:
     """Delete the leases; None where Slurm cannot be asked which there are."""
     from sluice.policies.core import furthest_mode
     from sluice.slurm import slurm_commands
-    from sluice.slurm.gate_status import TIDY_SECONDS, open_gates
+    from sluice.slurm.gates.gate_status import TIDY_SECONDS, open_gates
     from sluice.slurm.records import SlurmError
     from sluice.slurm.visibility import hidden
 
@@ -146,7 +146,7 @@ def _open_gates(site: Site) -> Opened | None:
 def _take_tokens_off(site: Site, opened: Opened | None) -> None:
     """Free the waiting jobs of tokens, as far as sluiced may not be there to do it."""
     from sluice.policies.core import furthest_mode
-    from sluice.slurm.gate_status import policy_in_use, release_all
+    from sluice.slurm.gates.gate_status import policy_in_use, release_all
     from sluice.slurm.records import SlurmError
 
     if opened is None or (furthest_mode(site.config) != "enforce" and not opened.tokens):

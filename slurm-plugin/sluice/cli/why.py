@@ -45,10 +45,10 @@ def command(job: str, cluster: str | None, files: Files, *, replay: bool, as_jso
         sluice why 4711 --json | jq .record.decision.reason
     """
     from sluice.history_db.records import Coverage
-    from sluice.slurm.job_explanation import Heading, Rows, story
-    from sluice.slurm.job_report import JobNumber
-    from sluice.slurm.query_replies import why
     from sluice.slurm.slurm_commands import PING
+    from sluice.slurm.views.job_explanation import Heading, Rows, story
+    from sluice.slurm.views.job_report import JobNumber
+    from sluice.slurm.views.query_replies import why
     from sluice.slurm.visibility import OWNER
 
     if JobNumber.parse(job) is None:

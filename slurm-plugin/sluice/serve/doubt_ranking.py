@@ -23,8 +23,8 @@ from sluice.interference.pairs import pooled
 from sluice.prediction.expectation import change
 from sluice.prediction.score import live_predictions
 from sluice.prediction.score import report as score_of
-from sluice.slurm.decision_history import read_choices
-from sluice.slurm.report import went_wrong
+from sluice.slurm.views.decision_history import read_choices
+from sluice.slurm.views.report import went_wrong
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sluice.interference.cost import Costs
     from sluice.policies.core import Config
     from sluice.prediction.jobs import FinishedJob
-    from sluice.slurm.decision_history import Choice
+    from sluice.slurm.views.decision_history import Choice
 
 Facts = dict[str, Any]
 

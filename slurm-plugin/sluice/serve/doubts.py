@@ -8,8 +8,14 @@ from urllib.parse import urlencode
 from sluice.serve.interference import pair_cell
 from sluice.serve.known_programs import number_of
 from sluice.serve.tables import AMOUNT, Cell, Column, Subject, Table, words
-from sluice.slurm.budgets import near
-from sluice.slurm.formatting import amount_text, count_text, duration_text, share_text, time_text
+from sluice.slurm.gates.budgets import near
+from sluice.slurm.views.formatting import (
+    amount_text,
+    count_text,
+    duration_text,
+    share_text,
+    time_text,
+)
 from sluice.slurm.visibility import user_text
 
 if TYPE_CHECKING:

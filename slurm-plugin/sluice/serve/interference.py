@@ -32,7 +32,7 @@ from sluice.serve.tables import (
     number,
     words,
 )
-from sluice.slurm.formatting import share_text, time_text
+from sluice.slurm.views.formatting import share_text, time_text
 from sluice.slurm.visibility import user_text
 
 if TYPE_CHECKING:

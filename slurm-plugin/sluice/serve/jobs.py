@@ -26,11 +26,11 @@ from sluice.serve.tables import (
     number,
     words,
 )
-from sluice.slurm.formatting import time_text
-from sluice.slurm.job_explanation import story
-from sluice.slurm.job_report import JobNumber
-from sluice.slurm.query_replies import described, visible, why
 from sluice.slurm.records import QueryError
+from sluice.slurm.views.formatting import time_text
+from sluice.slurm.views.job_explanation import story
+from sluice.slurm.views.job_report import JobNumber
+from sluice.slurm.views.query_replies import described, visible, why
 from sluice.slurm.visibility import user_text
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.serve.tables import BYTES, SHARE, Column, Subject, number, words
 from sluice.slurm.records import UnknownJobError
-from sluice.slurm.reviews import jobs_of_program, selector_text
+from sluice.slurm.views.reviews import jobs_of_program, selector_text
 from sluice.slurm.visibility import user_text
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from sluice.history_db.store import Store
 from sluice.serve.site import BUSY_SECONDS, HiddenError
 from sluice.serve.tables import SHARE, Cell, Column, Page, Table, moment, number, words
-from sluice.slurm import query_replies
-from sluice.slurm.formatting import bytes_text, count_text, one_line, share_text, time_text
-from sluice.slurm.job_explanation import Heading, Rows
 from sluice.slurm.records import UnknownJobError
+from sluice.slurm.views import query_replies
+from sluice.slurm.views.formatting import bytes_text, count_text, one_line, share_text, time_text
+from sluice.slurm.views.job_explanation import Heading, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -26,8 +26,8 @@ from sluice.serve.tables import (
     number,
     words,
 )
-from sluice.slurm.formatting import NOTHING, duration_text, share_text, time_text
 from sluice.slurm.turns import turns_now
+from sluice.slurm.views.formatting import NOTHING, duration_text, share_text, time_text
 from sluice.slurm.visibility import user_text
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from sluice.serve.tables import (
     start_of,
     words,
 )
-from sluice.slurm.formatting import (
+from sluice.slurm.views.formatting import (
     bytes_text,
     count_text,
     duration_text,

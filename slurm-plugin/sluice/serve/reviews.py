@@ -34,11 +34,11 @@ from sluice.serve.tables import (
     whole_number,
     words,
 )
-from sluice.slurm import reviews
 from sluice.slurm.audit import facts_of, user_of
-from sluice.slurm.formatting import time_text
-from sluice.slurm.job_report import no_decision, prediction_of
 from sluice.slurm.records import QueryError
+from sluice.slurm.views import reviews
+from sluice.slurm.views.formatting import time_text
+from sluice.slurm.views.job_report import no_decision, prediction_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sluice.policies.review import TREATMENTS
-from sluice.slurm.formatting import (
+from sluice.slurm.views.formatting import (
     NOTHING,
     amount_text,
     bytes_text,
@@ -25,7 +25,7 @@ from sluice.slurm.formatting import (
     time_text,
     times_text,
 )
-from sluice.slurm.job_explanation import Heading, Rows
+from sluice.slurm.views.job_explanation import Heading, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -26,7 +26,8 @@ from sluice.policies.record import RECORD_SIZE
 from sluice.slurm import metrics, service
 from sluice.slurm.audit import Auditor
 from sluice.slurm.children import FEED, LEARN, PAGES, SERVE_DIRECTORY, TURNS, Children
-from sluice.slurm.controller import LEAVE_TIMEOUT, GateKeeper, Seen
+from sluice.slurm.gates.controller import LEAVE_TIMEOUT, GateKeeper, Seen
+from sluice.slurm.gates.snapshot import LaneSpeeds, Publisher, Settings
 from sluice.slurm.metrics import Metrics
 from sluice.slurm.pending_records import Ledger
 from sluice.slurm.plugin_client import PluginClient
@@ -34,7 +35,6 @@ from sluice.slurm.query_server import QueryServer
 from sluice.slurm.queue import Changes, Queue
 from sluice.slurm.record_receiver import Drainer
 from sluice.slurm.records import SlurmError
-from sluice.slurm.snapshot import LaneSpeeds, Publisher, Settings
 from sluice.slurm.status import EXPECTED, SnapshotLock, Status, Troubles, log
 from sluice.slurm.turns import HeldBurstReader
 from sluice.slurm.visibility import Privacy

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sluice.history_db.records import Coverage, HeldBurst
     from sluice.policies.core import Config
     from sluice.policies.record import Record
-    from sluice.slurm.leases import Account
+    from sluice.slurm.gates.leases import Account
     from sluice.slurm.status import Status
 
 INTERVAL = 15.0

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.errors import HistoryError
 from sluice.history_db.store import Store
-from sluice.slurm import query_replies
-from sluice.slurm.gate_status import overview
+from sluice.slurm.gates.gate_status import overview
 from sluice.slurm.records import QueryError
 from sluice.slurm.status import EXPECTED
+from sluice.slurm.views import query_replies
 from sluice.slurm.visibility import MAX_REQUEST, Viewer, socket_path, viewer
 
 if TYPE_CHECKING:

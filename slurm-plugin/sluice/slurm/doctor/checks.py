@@ -32,9 +32,9 @@ from sluice.slurm import service
 from sluice.slurm import service as switch_file
 from sluice.slurm.doctor import controller, findings
 from sluice.slurm.doctor.findings import Finding, Lifetime, Site, skipped
-from sluice.slurm.formatting import error_text, share_text
 from sluice.slurm.service import may_read, wrong
 from sluice.slurm.status import is_locked
+from sluice.slurm.views.formatting import error_text, share_text
 from sluice.slurm.visibility import socket_path, user_text
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from sluice.policies.core import CoreError, furthest_mode
 from sluice.policies.record import MIN_TOTAL, Record, token_names
 from sluice.slurm import plugin_client, service, slurm_commands
 from sluice.slurm.doctor.findings import Finding, Site, skipped
-from sluice.slurm.gate_status import policy_in_use, settled_balance
-from sluice.slurm.leases import (
+from sluice.slurm.gates.gate_status import policy_in_use, settled_balance
+from sluice.slurm.gates.leases import (
     PREFIX,
     Holding,
     differences,
@@ -23,10 +23,10 @@ from sluice.slurm.leases import (
     parse_licenses,
     release_of,
 )
+from sluice.slurm.gates.snapshot import BY_QOS
 from sluice.slurm.plugin_client import PluginClient, State
 from sluice.slurm.records import SlurmError
 from sluice.slurm.service import may_read
-from sluice.slurm.snapshot import BY_QOS
 from sluice.slurm.visibility import hidden
 
 if TYPE_CHECKING:

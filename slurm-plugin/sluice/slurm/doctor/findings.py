@@ -14,15 +14,6 @@ from sluice.history_db.store import Store
 from sluice.policies.core import CoreError, takes_turns
 from sluice.policies.record import Record
 from sluice.policies.snapshot import CLOCK_DIFFERENCE
-from sluice.slurm.formatting import (
-    COUNT,
-    UNCONFIRMED,
-    claims_text,
-    duration_text,
-    one_line,
-    share_text,
-    time_text,
-)
 from sluice.slurm.queue import Queue
 from sluice.slurm.records import SlurmError
 from sluice.slurm.service import may_read
@@ -39,6 +30,15 @@ from sluice.slurm.status import (
     turns_path,
 )
 from sluice.slurm.turns import LOST, UNSEEN, covered
+from sluice.slurm.views.formatting import (
+    COUNT,
+    UNCONFIRMED,
+    claims_text,
+    duration_text,
+    one_line,
+    share_text,
+    time_text,
+)
 from sluice.slurm.visibility import user_text
 
 if TYPE_CHECKING:

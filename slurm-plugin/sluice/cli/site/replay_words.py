@@ -14,7 +14,7 @@ import click
 
 from sluice.cli.common import CommandError, Files, coverage_text, show_table
 from sluice.cli.listing import progress
-from sluice.slurm.formatting import NOTHING, amount_text, duration_text, rate_text, times_text
+from sluice.slurm.views.formatting import NOTHING, amount_text, duration_text, rate_text, times_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -382,7 +382,7 @@ def page_parts(
 ) -> Iterator[Part]:
     """Return the parts of the page of a comparison, which opens with the coverage."""
     from sluice.cli.plots import replay_pictures
-    from sluice.slurm.job_explanation import Heading, Rows
+    from sluice.slurm.views.job_explanation import Heading, Rows
 
     over_time, *others = replay_pictures(comparison)
     yield from (*covered, *verdict(comparison, storage), source_text(experiment, comparison))
@@ -407,7 +407,7 @@ def page_parts(
 def _fairness_parts(comparison: Comparison) -> Iterator[Part]:
     from sluice.sim.replay.compare import PLAIN
     from sluice.sim.replay.figures import GROUPS
-    from sluice.slurm.job_explanation import Rows
+    from sluice.slurm.views.job_explanation import Rows
 
     for policy in comparison.policies:
         for what in GROUPS if policy != PLAIN else ():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sluice.policies.control import release_text
 from sluice.policies.core import sentence, takes_turns
-from sluice.slurm.formatting import (
+from sluice.slurm.views.formatting import (
     NOTHING,
     amount_text,
     bytes_text,
@@ -20,7 +20,7 @@ from sluice.slurm.formatting import (
     times_text,
     with_range,
 )
-from sluice.slurm.reviews import line_of
+from sluice.slurm.views.reviews import line_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -26,9 +26,9 @@ from sluice.policies.record import MIN_TOTAL, Situation, token_names
 from sluice.policies.snapshot import Snapshot
 from sluice.policies.structs import text_of
 from sluice.slurm import service, slurm_commands
-from sluice.slurm.budgets import Budgets
-from sluice.slurm.gate_status import delete_leases
-from sluice.slurm.leases import (
+from sluice.slurm.gates.budgets import Budgets
+from sluice.slurm.gates.gate_status import delete_leases
+from sluice.slurm.gates.leases import (
     Account,
     Audit,
     Holding,
@@ -54,10 +54,10 @@ if TYPE_CHECKING:
     from sluice.policies.control import Action
     from sluice.policies.core import Config, View
     from sluice.policies.record import Record
+    from sluice.slurm.gates.snapshot import Publisher
     from sluice.slurm.pending_records import Known, Ledger, SubmissionKey
     from sluice.slurm.queue import Changes, Queue
     from sluice.slurm.records import License, LicenseChange, QueuedJob, Reservation, Room
-    from sluice.slurm.snapshot import Publisher
     from sluice.slurm.status import Status
 
 ROUNDS = 4

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from sluice.slurm.formatting import amount_text, count_text, duration_text, share_text
+from sluice.slurm.views.formatting import amount_text, count_text, duration_text, share_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,14 +11,14 @@ import click
 
 from sluice.cli.common import CommandError, Words, json_option, options, show_json, show_table
 from sluice.cli.listing import progress
-from sluice.cli.replay_options import (
+from sluice.cli.site.replay_options import (
     ASKED,
     experiment_of,
     known_policies,
     repeat,
     written,
 )
-from sluice.slurm.formatting import NOTHING, amount_text, duration_text, share_text
+from sluice.slurm.views.formatting import NOTHING, amount_text, duration_text, share_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,7 +108,7 @@ def command(
 
 
 def _replay_without_io(experiment: Experiment, table: Path | None, *, as_json: bool) -> None:
-    from sluice.cli.replay_words import coverage_told
+    from sluice.cli.site.replay_words import coverage_told
     from sluice.sim.replay.io_replay import replay
 
     replayable, site = experiment.replayable()
@@ -140,8 +140,8 @@ def _replay_with_io(
     *,
     as_json: bool,
 ) -> None:
-    from sluice.cli import replay_words
-    from sluice.cli.levers import site_storage
+    from sluice.cli.site import replay_words
+    from sluice.cli.site.levers import site_storage
 
     if (storage := site_storage(experiment)) is not None:
         like = storage.experiment
@@ -165,7 +165,7 @@ def _replay_with_io(
 
 
 def _write_jobs(several: Sequence[Outcomes], path: Path | None) -> None:
-    from sluice.cli import replay_words
+    from sluice.cli.site import replay_words
     from sluice.history_db.export import NoParquetError
     from sluice.sim.replay import report
 
@@ -180,7 +180,7 @@ def _write_jobs(several: Sequence[Outcomes], path: Path | None) -> None:
 def _io_document(
     experiment: Experiment, comparison: Comparison, policy: str, storage: SiteStorage | None
 ) -> dict[str, Any]:
-    from sluice.cli import replay_words
+    from sluice.cli.site import replay_words
 
     return {
         **_document(comparison.outcomes[policy], comparison.draw.site, policy),
@@ -262,7 +262,7 @@ def _say(lines: Sequence[str]) -> None:
 
 
 def _show_repairs(replayable: Replayable) -> None:
-    from sluice.cli.replay_words import repair_texts
+    from sluice.cli.site.replay_words import repair_texts
 
     for text in repair_texts(replayable):
         click.echo(text, err=True)

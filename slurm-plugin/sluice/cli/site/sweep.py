@@ -11,7 +11,7 @@ import click
 
 from sluice.cli.common import CommandError, Words, json_option, options, show_json, show_table
 from sluice.cli.listing import progress
-from sluice.cli.replay_options import (
+from sluice.cli.site.replay_options import (
     ASKED,
     experiment_of,
     known_policies,
@@ -19,7 +19,7 @@ from sluice.cli.replay_options import (
     repeat,
     written,
 )
-from sluice.slurm.formatting import amount_text, duration_text
+from sluice.slurm.views.formatting import amount_text, duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,7 +93,7 @@ def command(
             --vary io-share=0.1,0.3,0.6 --vary max-delay=600,inf --output kth.json
         sluice site sweep --again kth.json --output kth-again.json
     """
-    from sluice.cli.replay_words import coverage_told
+    from sluice.cli.site.replay_words import coverage_told
     from sluice.sim.replay import sweep as sweeping
 
     if again is not None:
@@ -143,7 +143,7 @@ def _sweep_of(
 
 
 def _run(sweep: Sweep, document: dict[str, Any], output: Path) -> None:
-    from sluice.cli.replay_words import cores
+    from sluice.cli.site.replay_words import cores
     from sluice.sim.replay import sweep as sweeping
     from sluice.sim.replay.compare import PLAIN
 
@@ -169,7 +169,7 @@ def _kept(output: Path, count: int) -> str:
 
 
 def _write_table(document: Mapping[str, Any], path: Path) -> None:
-    from sluice.cli.replay_words import write
+    from sluice.cli.site.replay_words import write
     from sluice.history_db.export import NoParquetError, table_bytes
     from sluice.history_db.records import Column
     from sluice.sim.replay.sweep import flat_rows
@@ -184,7 +184,7 @@ def _write_table(document: Mapping[str, Any], path: Path) -> None:
 
 
 def _show(document: Mapping[str, Any]) -> None:
-    from sluice.cli.replay_words import value_text
+    from sluice.cli.site.replay_words import value_text
     from sluice.sim.replay.figures import FIGURES
     from sluice.sim.replay.sweep import advice, flat_rows
 

@@ -21,7 +21,7 @@ from sluice.cli.common import (
     usage_errors,
 )
 from sluice.cli.listing import Since, progress, working
-from sluice.slurm.formatting import NOTHING, amount_text, count_text, one_line, share_text
+from sluice.slurm.views.formatting import NOTHING, amount_text, count_text, one_line, share_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

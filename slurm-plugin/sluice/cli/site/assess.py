@@ -21,7 +21,8 @@ from sluice.cli.common import (
     show_table,
     usage_errors,
 )
-from sluice.cli.levers import (
+from sluice.cli.listing import progress, working
+from sluice.cli.site.levers import (
     LEVERS,
     NOT_ASKED,
     lever_rows,
@@ -29,13 +30,12 @@ from sluice.cli.levers import (
     levers_sentence,
     replayed_levers,
 )
-from sluice.cli.listing import progress, working
-from sluice.slurm.formatting import amount_text, share_text, times_text
+from sluice.slurm.views.formatting import amount_text, share_text, times_text
 
 if TYPE_CHECKING:
     from sluice.interference.assess import Assessment
     from sluice.interference.cost import Grounds
-    from sluice.slurm.recommendation import LeverAdvice
+    from sluice.slurm.views.recommendation import LeverAdvice
 
 SHOWN = 10  # applications
 
@@ -86,7 +86,7 @@ def command(
     from sluice.interference.cost import grounds_of, one_lane
     from sluice.policies.core import CoreError
     from sluice.sim.replay.levers import Levers, measured_laws
-    from sluice.slurm.recommendation import lever_advice
+    from sluice.slurm.views.recommendation import lever_advice
 
     with usage_errors(CoreError):
         storage = one_lane(bandwidth) if bandwidth is not None else None

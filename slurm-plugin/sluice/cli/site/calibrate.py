@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sluice.cli.calibrate_options import (
+from sluice.cli.common import CommandError, Files, files_options, json_option, show_json, show_table
+from sluice.cli.listing import stopped_like_ctrl_c
+from sluice.cli.site.calibrate_options import (
     grid_options,
     settings_of,
     target_options,
 )
-from sluice.cli.common import CommandError, Files, files_options, json_option, show_json, show_table
-from sluice.cli.listing import stopped_like_ctrl_c
-from sluice.slurm.formatting import NOTHING, duration_text, share_text, time_text
+from sluice.slurm.views.formatting import NOTHING, duration_text, share_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,7 +20,7 @@ from sluice.policies.bundle import Bundle
 from sluice.policies.core import CoreError, furthest_mode
 from sluice.policies.record import token_names
 from sluice.slurm import service, slurm_commands
-from sluice.slurm.leases import (
+from sluice.slurm.gates.leases import (
     EMPTY,
     PREFIX,
     Account,

@@ -20,7 +20,7 @@ from sluice.cli.common import (
     show_table,
 )
 from sluice.cli.listing import progress, since_option, working
-from sluice.slurm.formatting import NOTHING, one_line, share_text, time_text
+from sluice.slurm.views.formatting import NOTHING, one_line, share_text, time_text
 
 if TYPE_CHECKING:
     from sluice.prediction.score import Score
@@ -119,7 +119,7 @@ def command(
         _backtest(files, every, skip, as_json=as_json)
         return
     from sluice.history_db.records import Coverage
-    from sluice.slurm.query_replies import model_score
+    from sluice.slurm.views.query_replies import model_score
     from sluice.slurm.visibility import OWNER
 
     with working("scoring"):

@@ -18,7 +18,7 @@ from sluice.cli.common import (
     show_json,
     show_table,
 )
-from sluice.slurm.formatting import NOTHING, bytes_text, rate_text, share_text, time_text
+from sluice.slurm.views.formatting import NOTHING, bytes_text, rate_text, share_text, time_text
 
 if TYPE_CHECKING:
     from sluice.policies.bundle import Bundle
@@ -40,7 +40,7 @@ def list_(*, files: Files, as_json: bool) -> None:
         sluice model publish 7            # the model with this number
         sluice model publish --rollback   # the one in use before
     """
-    from sluice.slurm.query_replies import models
+    from sluice.slurm.views.query_replies import models
 
     with files.open_history(read_only=True) as store:
         rows = models(store)

@@ -16,10 +16,10 @@ from sluice.policies.record import Record, Situation, replay
 from sluice.policies.review import Selector
 from sluice.policies.snapshot import Snapshot
 from sluice.prediction.submission_features import SCORED, SLACK, predicted_in
-from sluice.slurm.formatting import known, tells_size
 from sluice.slurm.queue import queued_job
 from sluice.slurm.records import SlurmError, UnknownJobError
-from sluice.slurm.reviews import facts_behind
+from sluice.slurm.views.formatting import known, tells_size
+from sluice.slurm.views.reviews import facts_behind
 from sluice.slurm.visibility import user_text
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from sluice.policies.bundle import HEAD_BYTES, policy_in
 from sluice.prediction.score import MOST, live_predictions
 from sluice.prediction.score import report as score_of
 from sluice.prediction.submission_features import SLACK
-from sluice.slurm.decision_history import Choices, read_choices
 from sluice.slurm.turns import turns_since
+from sluice.slurm.views.decision_history import Choices, read_choices
 from sluice.slurm.visibility import user_text
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sluice.interference.cost import Grounds
     from sluice.policies.core import Config, View
     from sluice.prediction.jobs import FinishedJob
-    from sluice.slurm.decision_history import Choice, Number
+    from sluice.slurm.views.decision_history import Choice, Number
     from sluice.slurm.visibility import Viewer
 
 Facts = dict[str, Any]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.cli.common import read_config
 from sluice.cli.listing import progress
-from sluice.cli.replay_words import cores, fit_text, misfit_text, with_interval
-from sluice.slurm.formatting import amount_text, duration_text, share_text
+from sluice.cli.site.replay_words import cores, fit_text, misfit_text, with_interval
+from sluice.slurm.views.formatting import amount_text, duration_text, share_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,10 +17,10 @@ from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.core import CoreError
 from sluice.policies.record import Record
-from sluice.slurm.formatting import known
-from sluice.slurm.job_report import JobNumber, gather, shown
 from sluice.slurm.records import QueryError
 from sluice.slurm.turns import turns_since
+from sluice.slurm.views.formatting import known
+from sluice.slurm.views.job_report import JobNumber, gather, shown
 from sluice.slurm.visibility import Viewer, uid_of, user_text
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def report(store: Store, viewer: Viewer, *, config: Config, since: int) -> Facts
 
     The site as a whole is for the history's own readers: it takes too long for a socket.
     """
-    from sluice.slurm.report import gather  # noqa: PLC0415 - numpy
+    from sluice.slurm.views.report import gather  # noqa: PLC0415 - numpy
 
     own = Viewer(viewer.uid, sees_all=False)
     return gather(store, own, config, since=since, now=int(time.time()))

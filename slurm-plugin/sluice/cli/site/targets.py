@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sluice.cli.calibrate_options import counter_option
 from sluice.cli.common import (
     Files,
     coverage_text,
@@ -18,7 +17,8 @@ from sluice.cli.common import (
     show_table,
     usage_errors,
 )
-from sluice.slurm.formatting import NOTHING, rate_text, share_text, time_text
+from sluice.cli.site.calibrate_options import counter_option
+from sluice.slurm.views.formatting import NOTHING, rate_text, share_text, time_text
 
 if TYPE_CHECKING:
     from sluice.history_db.store import Store

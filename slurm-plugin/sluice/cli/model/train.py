@@ -21,7 +21,7 @@ from sluice.cli.common import (
     show_table,
 )
 from sluice.cli.listing import since_option, working
-from sluice.slurm.formatting import NOTHING, bytes_text, share_text, time_text
+from sluice.slurm.views.formatting import NOTHING, bytes_text, share_text, time_text
 
 if TYPE_CHECKING:
     from sluice.history_db.store import Store

@@ -1,0 +1,1 @@
+"""`sluice model …`: commands that train, publish and judge models."""

@@ -1,0 +1,1 @@
+"""`sluice site …`: commands on what a site loses, and what would help."""
