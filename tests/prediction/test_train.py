@@ -423,7 +423,7 @@ def test_predict_abstains_and_says_so(trained):
     result = runner(trained)("predict", "--job-name", "unheard", "--user", "nobody-at-all")
     assert result.exit_code == 0
     assert "\nabstains" in result.stdout
-    assert "taken for somebody new" in result.stderr
+    assert "taken for a new user" in result.stderr
 
 
 def test_predict_without_a_bundle_says_how_to_make_one(tmp_path):

@@ -300,7 +300,7 @@ def test_a_bundle_that_slurmctld_may_not_read_is_named(small_site):
     bundle.touch(0o640)
     [found, _] = checks.files(small_site)
     assert found.level == "FAIL"
-    assert "slurmctld runs as games, who may not read it" in found.text
+    assert "slurmctld, as games, may not read it" in found.text
     assert "usermod --append --groups root games" in found.remedy
     for uid, gid in ((5, 0), (0, 60)):
         os.chown(bundle.parent, 5, gid)
