@@ -167,7 +167,7 @@ def test_what_users_cannot_be_told_says_so(sluiced, slurm):
     sluiced.wait_until_joined(anns)
     done = sluice(sluiced, ANN, "why", str(anns), "--replay")
     assert done.returncode == 1
-    assert "readable for its owner and only for its owner and the service group" in done.stderr
+    assert "readable only for its owner and the service group" in done.stderr
     commands = [
         ["history"],
         ["history", "top", "writers"],

@@ -65,7 +65,7 @@ def report_pictures(facts: dict[str, Any]) -> dict[str, list[Picture]]:
     found: dict[str, list[Picture]] = {}
     if users:
         title = "Gains and costs by user, in node-hours"
-        gains = Picture("users", title, f"{title}; the table has them", picture(_gains, users))
+        gains = Picture(title, f"{title}; the table has them", picture(_gains, users))
         for heading in ("What Sluice did", "What Sluice would have done"):
             found[heading] = [gains]
     rows = facts["predictions"]["reliability"]
@@ -77,7 +77,7 @@ def report_pictures(facts: dict[str, Any]) -> dict[str, list[Picture]]:
             "calibration_error": facts["predictions"]["all"]["calibration_error"],
         }
         image = picture(reliability_plot, whole)
-        found["How right it was"] = [Picture("reliability", title, title, image)]
+        found["How right it was"] = [Picture(title, title, image)]
     return found
 
 
@@ -158,7 +158,6 @@ def _timeline(comparison: Comparison) -> Picture:
         for name, (busy, load) in rows.items()
     )
     return Picture(
-        "timeline",
         "Slots and I/O over time",
         f"Two curves over time for each policy. {words}.",
         picture(paint, rows, size=WIDE, rows=2),
@@ -241,7 +240,6 @@ def _tail(
         for name, one in data.items()
     )
     return Picture(
-        what,
         f"{what[0].upper()}{what[1:]}: distribution",
         f"Share of the jobs that have at least so much ({label}). {words or 'No job has any'}.",
         picture(paint, data),
@@ -277,7 +275,6 @@ def _compared(comparison: Comparison, figure: str) -> Picture:
         for name, (value, range_) in known.items()
     )
     return Picture(
-        figure,
         meaning.title,
         f"{meaning.title}, {unit}, by policy: {words or 'not known'}.",
         picture(paint, known),

@@ -300,9 +300,8 @@ class Subject:
 
 
 class Picture(NamedTuple):
-    """A PNG with its words; name is that of a file without its ending."""
+    """A PNG with its words."""
 
-    name: str
     title: str
     alt: str
     png: bytes
