@@ -67,11 +67,10 @@ Lane=sl1 Targets=4 Bandwidth=100M
 # The programs behind the logs ran for seconds, some of them twice: what counts as
 # significant and as certain is scaled with them.
 MinIoShare=0.001
-MinSaving=0.01
+MinSaving=0.002
 MinConfidence=0.6
-# Other jobs would use the nodes of one that waits; and none replaces one that was avoided,
-# for all come at once.
-WaitPrice=0.001
+# Other jobs would use the nodes of one that waits.
+WaitPrice=0
 """
 
 # command and what it shows; names are those of the accounting.
