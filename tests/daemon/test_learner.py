@@ -29,8 +29,8 @@ from sluice.policies.bundle import Bundle
 from sluice.policies.bundle_writer import pack_bundle
 from sluice.prediction.jobs import finished_jobs
 from sluice.prediction.model_update import CurrentModel
+from sluice.prediction.publication import tell_learned
 from sluice.prediction.train import Past, TrainedModel, bundle_of, fit_quickly
-from sluice.slurm.audit import tell_learned
 from sluice.slurm.learner import Learner
 from sluice.slurm.records import AnotherDaemonError
 from sluice.slurm.status import LEARNER

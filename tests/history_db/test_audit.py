@@ -10,7 +10,8 @@ import pytest
 from sluice.history_db.records import AuditEntry, Bundle
 from sluice.history_db.store import Store
 from sluice.policies import core
-from sluice.slurm.audit import Auditor, tell_publication
+from sluice.prediction.publication import tell_publication
+from sluice.slurm.audit import Auditor
 
 CLUSTER = "c"
 

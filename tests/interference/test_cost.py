@@ -132,7 +132,7 @@ def pack(path: Path, site: SiteModel, **text: object) -> None:
         patterns=None,
         numbers=None,
         applications=[],
-        text=json.dumps({"interference": site.for_bundle()} | text),
+        text=json.dumps({"interference": site.for_bundle()["interference_from"]} | text),
         created=NOW,
     )
 

@@ -26,7 +26,7 @@ from sluice.policies.bundle import Bundle
 from sluice.policies.record import Record, Situation, decide
 from sluice.policies.review import packed
 from sluice.policies.snapshot import Snapshot, pack_snapshot
-from sluice.prediction.model_update import standing_reviews
+from sluice.prediction.publication import standing_reviews
 from sluice.serve import pages
 from sluice.serve.access import Door
 from sluice.serve.app import create_app

@@ -21,7 +21,7 @@ from sluice.policies.bundle import Bundle
 from sluice.prediction.applications import learn_applications
 from sluice.prediction.expectation import expected
 from sluice.prediction.jobs import FinishedJob, finished_jobs, submission_of
-from sluice.prediction.model_update import publish
+from sluice.prediction.publication import publish
 from sluice.prediction.train import (
     EmptyHistoryError,
     TrainedModel,

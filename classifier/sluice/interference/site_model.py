@@ -118,8 +118,9 @@ class SiteModel:
     basis: Basis = Basis()
 
     def for_bundle(self) -> dict[str, Any]:
-        """Return what a bundle tells of it besides the coefficients, as JSON takes it."""
-        return {"basis": asdict(self.basis), "bandwidth": self.bandwidth}
+        """Return the parts of a bundle that are made of it (prediction/publication.py)."""
+        told = {"basis": asdict(self.basis), "bandwidth": self.bandwidth}
+        return {"interference": self.interference, "interference_from": told}
 
     def with_deviation(self, log_sd: float) -> SiteModel:
         """Return the same with another sd of ln w."""

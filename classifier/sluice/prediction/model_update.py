@@ -1,4 +1,4 @@
-"""Keeps a history's model current: trains the next one, compares, publishes.
+"""Keeps a history's model current: trains the next one, and compares.
 
 Whether a new model is better than the one in use: the newest runs decide. The model in use has not
 seen what came after its training. Half of that is given to the new one to learn from, and both
@@ -17,21 +17,13 @@ co-runners would have done alone.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.history_db.records import AuditEntry, Bundle, StoredReview
-from sluice.policies import review
-from sluice.policies.bundle import Bundle as LoadedBundle
-from sluice.policies.container import write_atomically
-from sluice.policies.review import Review
-from sluice.policies.structs import CoreError
 from sluice.prediction.applications import entries_under, in_order
 from sluice.prediction.evidence_levels import Reliability, groups_of, keys_of
 from sluice.prediction.jobs import finished_jobs
@@ -44,19 +36,16 @@ from sluice.prediction.train import (
     fit,
     fit_to_predict,
     keep,
-    pack,
     past_of,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from sluice.history_db.records import Application, Decision, Model, Run
     from sluice.history_db.store import Store
-    from sluice.policies import core
     from sluice.prediction.applications import Learned
     from sluice.prediction.jobs import FinishedJob
     from sluice.prediction.train import Past
@@ -109,133 +98,6 @@ def compare(in_use: Model, jobs: Sequence[FinishedJob]) -> Comparison | None:
 
 def _squares(items: Sequence[PastPrediction]) -> NDArray[np.float64]:
     return np.array([(item.confidence - item.is_right) ** 2 for item in items])
-
-
-def standing_reviews(store: Store, file: Path | None) -> list[Review]:
-    """Return the reviews that stand, those of the site's file before those of the history.
-
-    Raises ReviewError, which names the line of the file.
-    """
-    made = [
-        Review.from_json(one.content)
-        for one in store.administration.reviews()
-        if one.undone_at is None and one.source != review.FILE
-    ]
-    in_file = review.read_file(file) if file is not None and file.exists() else []
-    return review.joined(made, in_file)
-
-
-def _note_file(store: Store, reviews: Iterable[Review], now: int) -> None:
-    """Tell the history which reviews the file has, so that `sluice why` knows them later, too."""
-    in_file = [one for one in reviews if one.by == review.FILE]
-    known = {
-        one.name: one
-        for one in store.administration.reviews()
-        if one.undone_at is None and one.source == review.FILE
-    }
-    changed: list[tuple[Review, bool]] = []
-    """What is new in the file (False), or gone from it."""
-    for one in in_file:
-        if known.pop(one.name, None) is None:
-            store.administration.add_review(StoredReview(one.name, review.FILE, now, one.to_json()))
-            changed.append((one, False))
-    for name, gone in known.items():
-        store.administration.undo_review(name, review.FILE, now)
-        changed.append((Review.from_json(gone.content), True))
-    store.administration.add_audit(
-        AuditEntry.of_review(now, None, one.name, one.summary, "by file", is_undone=is_undone)
-        for one, is_undone in changed
-    )
-
-
-KEPT_MODELS = 10  # besides those that decisions refer to
-
-
-def packer(
-    store: Store,
-    model: Model,
-    *,
-    policy: core.View,
-    now: int,
-    interference: Mapping[str, Any] | None = None,
-    interference_from: Mapping[str, Any] | None = None,
-    content_of: TrainedModel | None = None,
-    reviews: Sequence[Review] = (),
-) -> Callable[..., bytes]:
-    """Return what packs the bundle of a model, `created` at any time (UTC seconds).
-
-    interference: members of struct sluice_interference; without, the published figures.
-    interference_from: what these rest on, as JSON takes it.
-    content_of: the model as it knows later runs, too; without, as it was trained.
-    reviews: all that stand, see `standing_reviews`; those that ended by now are left out.
-    """
-    text = {"model": model.id, "trained": model.created, "metrics": model.metrics}
-    return partial(
-        pack,
-        content_of or TrainedModel.from_bytes(model.content),
-        policy=policy,
-        text=json.dumps(text | {"interference": interference_from or {}}),
-        interference=interference,
-        reviews=review.packed(reviews, now, store.runs.runs_of_program),
-    )
-
-
-def publish(
-    store: Store,
-    model: Model,
-    *,
-    policy: core.View,
-    path: Path,
-    now: int,
-    reviews: Sequence[Review] = (),
-    **parts: Any,
-) -> Bundle:
-    """Write a bundle atomically and keep a copy in the history, so that decisions can be replayed.
-
-    reviews, parts: as `packer` takes them. Where nothing of it differs from the bundle that was
-    published last, that one stays.
-
-    Raises CoreError when the core would refuse it, OSError, or HistoryError.
-    """
-    packed = packer(store, model, policy=policy, now=now, reviews=reviews, **parts)
-    _note_file(store, reviews, now)
-    latest = store.models.latest_bundle()
-    if latest is not None:
-        now = max(now, latest.published_at + 1)  # its name tells bundles of one second apart
-    if latest is not None and latest.path == str(path.absolute()):
-        created = _created(latest.content)
-        if created is not None and packed(created=created) == latest.content:
-            _write_where_it_differs(path, latest.content)
-            return latest
-    content = packed(created=now)
-    bundle = Bundle(
-        checksum=LoadedBundle.parse(content).checksum,
-        model=model.id,
-        path=str(path.absolute()),
-        published_at=now,
-        content=content,
-    )
-    store.models.add_bundle(bundle)  # first: a bundle in use that nobody can explain would be worse
-    write_atomically(path, content)
-    store.models.prune_models(KEPT_MODELS)
-    return bundle
-
-
-def _created(content: bytes) -> int | None:
-    """Return when a bundle was made; None: it is of another version, as after an upgrade."""
-    try:
-        return LoadedBundle.parse(content).created
-    except CoreError:
-        return None
-
-
-def _write_where_it_differs(path: Path, content: bytes) -> None:
-    try:
-        is_there = path.read_bytes() == content
-    except FileNotFoundError:
-        is_there = False
-    if not is_there:
-        write_atomically(path, content)
 
 
 LEARNED_FROM = "learned_from"

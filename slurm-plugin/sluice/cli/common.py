@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import TextIO
 
-    from sluice.history_db.records import Coverage
+    from sluice.history_db.records import Bundle, Coverage
     from sluice.history_db.store import Store
     from sluice.interference.cost import Grounds, Pair, Party
+    from sluice.interference.site_model import Basis
     from sluice.policies.core import Config
     from sluice.slurm.doctor.findings import Finding
-    from sluice.slurm.learner import Published
 
 if TYPE_CHECKING:
     ParamType = click.ParamType
@@ -232,6 +232,14 @@ class Files:
             return None
 
 
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A bundle, and what its interference model rests on."""
+
+    bundle: Bundle
+    basis: Basis
+
+
 def published(
     files: Files,
     bundle: Path | None,
@@ -241,20 +249,26 @@ def published(
     reason: str = "",
 ) -> Published:
     """Publish where the configuration says, or into another file."""
-    from sluice.slurm.learner import publish_model
+    from sluice.interference.pairs import site_evidence
+    from sluice.prediction.publication import publish_model
+    from sluice.slurm.audit import uid_of_caller
 
     settings = files.settings()
     with files.open_history() as store:
-        return publish_model(
+        site = site_evidence(store).model()
+        made = publish_model(
             store,
             bundle or Path(settings.bundle),
             policy=settings.policy,
             now=int(time.time()),
+            uid=uid_of_caller(),
             reviews=Path(settings.reviews),
             version=version,
             rollback=rollback,
             reason=one_line(reason),
+            **site.for_bundle(),
         )
+    return Published(made, site.basis)
 
 
 def bundle_line(published: Published) -> str:

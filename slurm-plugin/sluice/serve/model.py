@@ -174,7 +174,8 @@ def _side(side: Facts) -> str:
 
 def publish(site: Site, reader: Reader, wanted: int, reason: str) -> None:
     """Put a model into use; raises HiddenError, UnknownJobError, or as `publish_model` does."""
-    from sluice.slurm.learner import publish_model  # noqa: PLC0415 - scikit-learn
+    from sluice.interference.pairs import site_evidence  # noqa: PLC0415 - SciPy
+    from sluice.prediction.publication import publish_model  # noqa: PLC0415 - scikit-learn
 
     config = site.config
     with Store(site.history, busy_seconds=BUSY_SECONDS) as store:
@@ -188,6 +189,7 @@ def publish(site: Site, reader: Reader, wanted: int, reason: str) -> None:
             version=wanted,
             reason=one_line(reason),
             uid=reader.viewer.uid,
+            **site_evidence(store).model().for_bundle(),
         )
 
 

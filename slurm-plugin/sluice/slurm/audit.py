@@ -1,4 +1,4 @@
-"""Who changed what about Sluice, when and why: settings, the switch, published models.
+"""The audit of settings and of the switch: what was changed, by which user, when and why.
 
 A command that changes something says so at once. sluiced compares settings and switch with what the
 audit says last, and adds what nobody said: an edited sluice.conf, an OffFile made by hand, and what
@@ -17,8 +17,6 @@ from sluice.history_db.errors import HistoryError
 from sluice.history_db.records import AuditEntry
 from sluice.history_db.store import Store
 from sluice.policies import core
-from sluice.policies.bundle import Bundle
-from sluice.policies.core import CoreError
 from sluice.slurm import service, slurm_commands
 from sluice.slurm.records import SlurmError
 from sluice.slurm.visibility import user_text
@@ -26,8 +24,6 @@ from sluice.slurm.visibility import user_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from sluice.history_db.records import Bundle as StoredBundle
-    from sluice.history_db.records import Publication
     from sluice.policies.core import Config
 
 SWITCH = "switch"
@@ -73,60 +69,6 @@ def _cluster() -> str:
         if name is None:
             raise
         return name.lower()
-
-
-def tell_publication(
-    store: Store, before: Publication | None, after: Publication, *, uid: int, reason: str
-) -> None:
-    """Say in the audit which bundle replaced which, if another did."""
-    if before is not None and before.checksum == after.checksum and before.path == after.path:
-        return
-    entry = AuditEntry(
-        after.published_at,
-        uid,
-        "",
-        after.path,
-        _bundle(before) if before is not None else "",
-        _bundle(after),
-        reason,
-    )
-    store.administration.add_audit([entry])
-
-
-def tell_learned(
-    store: Store, before: Publication | None, after: StoredBundle, *, uid: int
-) -> None:
-    """Say in the audit what sluice-learn published, if that is more than new runs of one model."""
-    replaced = None if before is None else store.models.bundle(before.checksum)
-    changes = ["the first"] if replaced is None else list(_changes(replaced, after))
-    if changes:
-        reason = f"sluice-learn: {', '.join(changes)}"
-        tell_publication(store, before, after, uid=uid, reason=reason)
-
-
-def _changes(before: StoredBundle, after: StoredBundle) -> Iterator[str]:
-    """Name what differs between two bundles, but for the runs that they know."""
-    if before.path != after.path:
-        yield "another file"
-    if before.model != after.model:
-        yield "another model"
-    try:
-        old, new = Bundle.parse(before.content), Bundle.parse(after.content)
-    except CoreError:
-        yield "another version of Sluice"
-        return
-    if old.policy != new.policy:
-        yield "settings"
-    if old.interference != new.interference:
-        yield "interference model"
-    # numbers, as a review of a program has more rows once more users ran it
-    was, becomes = ({one.number for one in bundle.reviews()} for bundle in (old, new))
-    yield from (f"review {number:08x}" for number in sorted(becomes - was))
-    yield from (f"without review {number:08x}" for number in sorted(was - becomes))
-
-
-def _bundle(bundle: Publication) -> str:
-    return f"model {bundle.model}, {bundle.checksum:016x}"
 
 
 def _switch(*, is_off: bool) -> str:

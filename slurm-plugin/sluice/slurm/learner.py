@@ -15,7 +15,7 @@ import shutil
 import sys
 import time
 from contextlib import closing, contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,20 +27,13 @@ from sluice.ingest.workers import start_from_a_clean_process
 from sluice.interference.pairs import site_evidence
 from sluice.policies import core
 from sluice.prediction.applications import unconfirmed
-from sluice.prediction.model_update import (
-    MIN_NEW,
-    CurrentModel,
-    model_in_use,
-    publish,
-    renew,
-    standing_reviews,
-)
+from sluice.prediction.model_update import MIN_NEW, CurrentModel, model_in_use, renew
+from sluice.prediction.publication import publish, standing_reviews, tell_learned
 from sluice.prediction.score import live_predictions, score
 from sluice.prediction.train import EmptyHistoryError, TrainedModel, past_of
 from sluice.slurm import service
 from sluice.slurm.accounting_poll import Follower
-from sluice.slurm.audit import tell_learned, tell_publication, uid_of_caller
-from sluice.slurm.records import CommandFailedError, SlurmError
+from sluice.slurm.records import CommandFailedError
 from sluice.slurm.status import (
     EXPECTED,
     LEARNER,
@@ -54,107 +47,9 @@ from sluice.slurm.status import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sluice.history_db.records import Bundle, Model
-    from sluice.interference.site_model import Basis, SiteModel
-    from sluice.policies.core import Config, View
+    from sluice.interference.site_model import SiteModel
+    from sluice.policies.core import Config
     from sluice.prediction.train import Past
-
-
-class NothingToPublishError(SlurmError):
-    """The history has no such model, or the directory of the bundle is not there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """A bundle, and what its interference model rests on."""
-
-    bundle: Bundle
-    basis: Basis
-
-
-def publish_model(
-    store: Store,
-    path: Path,
-    *,
-    policy: View,
-    now: int,
-    reviews: Path | None = None,
-    version: int | None = None,
-    rollback: bool = False,
-    reason: str = "",
-    uid: int | None = None,
-) -> Published:
-    """Publish the latest model, the one with this number, or the one in use before.
-
-    reviews: the file in which the site keeps some; reason: kept in the audit, with the user who
-    did it (None: who runs the command).
-    """
-    from sluice.interference.pairs import site_evidence  # noqa: PLC0415 - numpy
-    from sluice.prediction.model_update import publish, standing_reviews  # noqa: PLC0415 - likewise
-
-    model = _chosen(store, version, rollback=rollback)
-    if not path.parent.is_dir():
-        raise NothingToPublishError(
-            f"{path.parent}: no such directory; create it, or name another file with --bundle"
-        )
-    interference = site_evidence(store).model()
-    before = store.models.latest_publication()
-    bundle = publish(
-        store,
-        model,
-        policy=policy,
-        path=path,
-        now=now,
-        interference=interference.interference,
-        interference_from=interference.for_bundle(),
-        reviews=standing_reviews(store, reviews),
-    )
-    tell_publication(
-        store, before, bundle, uid=uid_of_caller() if uid is None else uid, reason=reason
-    )
-    return Published(bundle, interference.basis)
-
-
-def candidate(
-    store: Store,
-    *,
-    policy: View,
-    now: int,
-    reviews: Path | None = None,
-    version: int | None = None,
-) -> bytes:
-    """Return the bundle that `publish_model` would write."""
-    from sluice.interference.pairs import site_evidence  # noqa: PLC0415 - numpy
-    from sluice.prediction.model_update import packer, standing_reviews  # noqa: PLC0415 - likewise
-
-    interference = site_evidence(store).model()
-    pack = packer(
-        store,
-        _chosen(store, version, rollback=False),
-        policy=policy,
-        now=now,
-        interference=interference.interference,
-        interference_from=interference.for_bundle(),
-        reviews=standing_reviews(store, reviews),
-    )
-    return pack(created=now)
-
-
-def _chosen(store: Store, version: int | None, *, rollback: bool) -> Model:
-    if rollback:
-        version = store.models.model_before()
-        if version is None:
-            raise NothingToPublishError(
-                f"{store.path}: no other model was published before; `sluice model list` lists them"
-            )
-    model = store.models.latest_model() if version is None else store.models.model(version)
-    if model is None and version is None:
-        raise NothingToPublishError(f"{store.path}: no model yet; run `sluice model train` first")
-    if model is None:
-        raise NothingToPublishError(
-            f"{store.path}: no model {version} (any more); `sluice model list` lists them"
-        )
-    return model
 
 
 log = logging.getLogger("sluice-learn")
@@ -431,10 +326,9 @@ class Learner:
             policy=self.config.policy,
             path=path,
             now=now,
-            interference=interference.interference,
-            interference_from=interference.for_bundle(),
             content_of=current.model,
             reviews=reviews,
+            **interference.for_bundle(),
         )
         tell_learned(store, before, bundle, uid=os.geteuid())
         self._published = (*key[:-1], service.stamp_of(path))

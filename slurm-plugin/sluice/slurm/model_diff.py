@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.records import Selection
+from sluice.interference.pairs import site_evidence
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.core import CoreError
 from sluice.policies.record import Record, Situation, decide
 from sluice.policies.snapshot import Snapshot
-from sluice.slurm.learner import candidate
+from sluice.prediction.publication import candidate
 from sluice.slurm.visibility import user_text
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def difference_to(
         now=now,
         reviews=Path(settings.reviews),
         version=version,
+        **site_evidence(store).model().for_bundle(),
     )
     old = Bundle.read(Path(settings.bundle))
     return difference(store, old, Bundle.parse(new), settings, since=since)

@@ -24,11 +24,11 @@ from sluice.cli.listing import since_option, working
 from sluice.slurm.views.formatting import NOTHING, bytes_text, share_text, time_text
 
 if TYPE_CHECKING:
+    from sluice.cli.common import Published
     from sluice.history_db.store import Store
     from sluice.patterns.classifier import PatternClassifier
     from sluice.prediction.applications import Learned
     from sluice.prediction.model_update import Comparison, Renewal
-    from sluice.slurm.learner import Published
 
 
 def bundle_json(published: Published) -> dict[str, object]:

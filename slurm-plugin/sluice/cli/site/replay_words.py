@@ -274,8 +274,6 @@ def compared(experiment: Experiment, policies: Sequence[str], repeats: int) -> C
 
 def coverage_told(experiment: Experiment) -> tuple[list[str], dict[str, float] | None]:
     """Return the coverage of the history that tells of the jobs: lines and shares, if any does."""
-    from pathlib import Path
-
     if experiment.history is None:
         return [], None
     coverage = Files(None, Path(experiment.history)).coverage()
