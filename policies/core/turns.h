@@ -47,7 +47,7 @@
 #ifndef SLUICE_TURNS_H
 #define SLUICE_TURNS_H
 
-#include "base.h"
+#include "profile.h"
 
 /* What a burst may fill. Each lane has stations of its own but for the metadata server,
  * which all lanes share. */
@@ -58,6 +58,14 @@ enum sluice_station {
 	SLUICE_STATION_METADATA,   /* operations of the metadata server: 1/s */
 	SLUICE_STATION_COUNT
 };
+
+enum { SLUICE_TURNS_JOINED = 1 << 20 }; /* bytes that caches join to one operation */
+
+/* Predict what the bursts of a profile take of each station while no other burst slows
+ * them; 0: unknown. Operations are what agents count: writes, flushes and closes, of which
+ * caches join those that no process waits for. */
+void sluice_turns_demand (const struct sluice_profile *profile,
+			  double demand[SLUICE_STATION_COUNT]);
 
 /* X(member, default, low, high, meaning). docs/evidence/turns.md has the measurements
  * behind the defaults. */

@@ -31,7 +31,6 @@
 #ifndef SLUICE_TURNS_CHECK_H
 #define SLUICE_TURNS_CHECK_H
 
-#include "profile.h"
 #include "turns.h"
 
 enum {

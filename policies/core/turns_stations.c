@@ -4,6 +4,39 @@
 
 static const double least_taken = 0.05; /* of a station */
 
+static double
+times_a_byte (double bytes)
+{
+	return bytes > 0.0 ? 1.0 / bytes : 0.0;
+}
+
+static double
+creates_a_byte (const struct sluice_profile *profile)
+{
+	return larger (profile->creates_per_mib, 0.0) / (1 << 20);
+}
+
+static double
+operations_a_byte (const struct sluice_profile *profile)
+{
+	double writes = times_a_byte (profile->chunk_bytes);
+	double flushes = times_a_byte (profile->bytes_per_flush);
+	double joined = flushes + larger (profile->direct_share, 0.0) * writes
+			+ 1.0 / SLUICE_TURNS_JOINED;
+	return creates_a_byte (profile) + flushes + smaller (writes, joined);
+}
+
+void
+sluice_turns_demand (const struct sluice_profile *profile,
+		     double demand[SLUICE_STATION_COUNT])
+{
+	double rate = larger (profile->rate, 0.0);
+	demand[SLUICE_STATION_BYTES] = demand[SLUICE_STATION_LINKS] = rate;
+	demand[SLUICE_STATION_OPERATIONS] = rate * operations_a_byte (profile);
+	demand[SLUICE_STATION_METADATA] = larger (larger (profile->metadata_rate, 0.0),
+						  rate * creates_a_byte (profile));
+}
+
 uint32_t
 turns_lanes_of (const struct sluice_turns_storage *storage,
 		const struct sluice_turns_job *job)

@@ -36,7 +36,6 @@
 #define SLUICE_TURNS_STRETCH_MS 60000	   /* the longest wait, where words say none */
 #define SLUICE_TURNS_RESPITE_NS 1000000000 /* not held after a wait of the longest */
 #define SLUICE_TURNS_MIN_WRITE 4096	   /* a smaller write counts as so many in `rate` */
-#define SLUICE_TURNS_JOINED (1 << 20)	   /* bytes that caches join to one operation */
 #define SLUICE_TURNS_MAX_DEVICES 32
 
 enum sluice_turns_flags_of_words {

@@ -29,6 +29,13 @@ def settings(**values: float) -> Any:
     return struct
 
 
+def demand(**profile: float) -> dict[str, float]:
+    """Return what is predicted that bursts of a profile take of each station."""
+    out = ffi.new("double[]", len(STATIONS))
+    lib.sluice_turns_demand(new("struct sluice_profile", profile), out)
+    return dict(zip(STATIONS, out, strict=True))
+
+
 def respite(settings: Any) -> float:
     return float(lib.sluice_turns_respite(settings))
 

@@ -550,3 +550,29 @@ def test_what_a_hold_saves_is_unknown_where_a_length_is():
     ]
     held = decided(listed, [{"bytes": 1.0}], NO_GUARD)[1]
     assert (held.reason, held.first, held.saving) == ("behind", 0, None)
+
+
+MIB = 2.0**20
+
+
+@pytest.mark.parametrize(
+    ("profile", "operations"),
+    [
+        ({"chunk_bytes": 64 * 1024.0, "bytes_per_flush": 64 * 1024.0}, 16 + 16),
+        ({"chunk_bytes": 4 * MIB, "bytes_per_flush": 1024 * MIB}, 1 / 4 + 1 / 1024),
+        ({"chunk_bytes": 4096.0}, 1),
+        ({"chunk_bytes": 4096.0, "direct_share": 1.0}, 256),
+        ({"chunk_bytes": MIB, "creates_per_mib": 3.0}, 3 + 1),
+        ({}, 0),
+    ],
+    ids=["flushed at once", "stream", "caches join", "direct", "a file each", "unknown"],
+)
+def test_the_demand_of_a_profile_is_what_agents_count(profile, operations):
+    found = turns.demand(rate=10 * MIB, metadata_rate=7.0, **profile)
+    assert found["bytes"] == found["links"] == 10 * MIB
+    assert found["operations"] == pytest.approx(10 * operations)
+    assert found["metadata"] == pytest.approx(max(7.0, 10 * profile.get("creates_per_mib", 0.0)))
+
+
+def test_of_a_profile_without_rates_no_demand_is_known():
+    assert not any(turns.demand(chunk_bytes=MIB, creates_per_mib=1.0).values())

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from statistics import median
 
+import core_turns
 import numpy as np
 import pytest
 from gains import KTH
@@ -16,7 +17,7 @@ from sluice.sim._engine import ffi, lib
 from sluice.sim.engine import StorageModelError
 from sluice.sim.policies.policies import POLICIES, Options, Question
 from sluice.sim.replay.io_replay import contention_under, replay_with_io, with_room_for_io
-from sluice.sim.storage.mean_field import storage_for
+from sluice.sim.storage.mean_field import loads_of, storage_for
 from sluice.sim.trace.lublin import generate
 from sluice.sim.trace.machine import one_pool
 from sluice.sim.trace.profiles import drawn_profiles
@@ -72,6 +73,29 @@ def test_every_verdict_of_a_replay_is_that_of_the_core(policy, on):
         reasons |= decided.reasons()
     assert reasons >= {"not_full", "exempt"}
     assert ("behind" in reasons) == (policy != "weights")
+
+
+def test_first_bursts_are_taken_to_need_what_the_core_predicts():
+    """Of a burst that has ended, the measurement counts."""
+    profile = {"rate": 1e9, "metadata_rate": 310.0, "chunk_bytes": 2.0**16}
+    demand = core_turns.demand(**profile)
+    config = STORAGE.configuration()
+    all_targets = sum(config.lanes[i].targets for i in range(config.lane_count))
+    all_servers = sum(config.lanes[i].servers for i in range(config.lane_count))
+    [load] = loads_of(
+        [{"pattern": "ws", **profile}],
+        kind=np.zeros(1, np.int64),
+        io_share=np.array([0.5]),
+        nodes=np.array([4]),
+        runtime=np.array([1000.0]),
+        config=config,
+    )
+    bandwidth = all_targets * config.target_bandwidth
+    assert load["target_share"] == pytest.approx(demand["bytes"] / bandwidth)
+    assert load["link_share"] == pytest.approx(
+        demand["links"] / (all_servers * config.server_bandwidth)
+    )
+    assert load["metadata_share"] == pytest.approx(demand["metadata"] / config.metadata_rate)
 
 
 @MODELS

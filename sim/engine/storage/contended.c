@@ -7,6 +7,7 @@
 enum { FEWEST_WRITES = 4 };
 
 static const double mib = 1048576.0;
+static const double operations_a_commit = 2.0; /* as agents count: a write and its flush */
 
 struct sluice_contended {
 	struct sluice_replay_storage table;
@@ -218,6 +219,28 @@ multiply (struct sluice_profile *profile, double times)
 			*of_nodes[i] *= times;
 }
 
+/* A target that commits one flush after another does so many operations a second. Alone a
+ * job takes no more than all of a station, as a measurement of it would show. */
+static void
+predict (const struct sluice_profile *profile,
+	 const struct sluice_mean_field_config *config, struct sluice_mean_field_load *load)
+{
+	struct sluice_mean_field_lane all = sluice_mean_field_total (config);
+	double demand[SLUICE_STATION_COUNT];
+	sluice_turns_demand (profile, demand);
+	double bytes = demand[SLUICE_STATION_BYTES] / config->target_bandwidth;
+	double operations = demand[SLUICE_STATION_OPERATIONS] * config->commit_seconds
+			    / operations_a_commit;
+	double targets = fmax (bytes, operations) / all.targets;
+	double links
+	    = demand[SLUICE_STATION_LINKS] / (config->server_bandwidth * all.servers);
+	double metadata = demand[SLUICE_STATION_METADATA] / config->metadata_rate;
+	double most = fmax (1.0, fmax (targets, fmax (links, metadata)));
+	load->target_share = targets / most;
+	load->link_share = links / most;
+	load->metadata_share = metadata / most;
+}
+
 void
 sluice_contended_loads (const struct sluice_profile *kinds, const uint32_t *kind,
 			const double *io_share, const double *period, const double *times,
@@ -233,6 +256,7 @@ sluice_contended_loads (const struct sluice_profile *kinds, const uint32_t *kind
 		multiply (&profile, times[i]);
 		sluice_mean_field_load_of (&profile, nodes[i], runtime[i], max_bursts,
 					   config, &out[i]);
+		predict (&profile, config, &out[i]);
 	}
 }
 

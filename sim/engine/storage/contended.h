@@ -49,7 +49,8 @@ void sluice_contended_watch (struct sluice_contended *contended, sluice_turns_wa
 
 /* The loads of count jobs: job i is of kinds[kind[i]], but with its own I/O share and
  * period (0: its kind's), and times[i] its kind's processes, rate and metadata rate, on
- * nodes[i] nodes for runtime[i] s alone. See sluice_mean_field_load_of. */
+ * nodes[i] nodes for runtime[i] s alone. See sluice_mean_field_load_of. The demand that
+ * turns start from is the one that the core predicts of the profile. */
 void sluice_contended_loads (const struct sluice_profile *kinds, const uint32_t *kind,
 			     const double *io_share, const double *period,
 			     const double *times, const double *nodes,

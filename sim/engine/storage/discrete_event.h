@@ -17,6 +17,9 @@
  * Where sources are faster than a server's port and its device slower, flows
  * above a limit are refused and try again after a timeout (incast).
  *
+ * What a program takes of targets, links and the metadata server is the model's own truth.
+ * What turns start from is predicted by the core, where it is told (contended.h).
+ *
  * Bursts may take turns (bursts.h). One that is held writes nothing new, between two
  * writes, or where writes go out behind it between two units; one that goes in part is
  * paced; what is under way is not called back. What control takes for a program's rate

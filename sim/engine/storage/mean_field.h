@@ -20,6 +20,9 @@
  * passes at x_j / x_j(alone on all lanes). Rates change only when the set of
  * active bursts does, and only on the lanes that the change can reach.
  *
+ * What a profile takes of the stations is the model's own truth. What Sluice predicts of
+ * it, and what turns start from, is sluice_turns_demand of the core (contended.h).
+ *
  * Deterministic: equal calls give equal bits. No clock, no globals; memory grows
  * with the jobs that run at the same time.
  */
@@ -94,8 +97,8 @@ struct sluice_mean_field_load {
 	uint64_t program;  /* of one that does the same to storage */
 	uint32_t coverage; /* enum sluice_coverage */
 	double expected;   /* s of its first burst; 0: unknown */
-	/* Shares of all targets, links and the metadata server, alone on all lanes; all 0:
-	 * as they are. */
+	/* Predicted shares of all targets, links and the metadata server, alone on all
+	 * lanes; all 0: as the model has them. */
 	double target_share, link_share, metadata_share;
 };
 

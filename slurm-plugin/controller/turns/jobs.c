@@ -86,7 +86,7 @@ struct job {
 	struct volume last;
 	/* what its profile predicts; 0: unknown */
 	uint64_t rules;
-	double rate, operations_rate, metadata_rate, burst_seconds;
+	double predicted[SLUICE_STATION_COUNT], burst_seconds;
 	uint64_t program;
 	uint32_t lane_mask;
 	/* for people */
@@ -597,25 +597,6 @@ find_corunner (const struct sluice_snapshot *snapshot, uint32_t job_id)
 	return NULL;
 }
 
-static double
-times_a_byte (double bytes)
-{
-	return bytes > 0.0 ? 1.0 / bytes : 0.0;
-}
-
-/* Writes, flushes and closes a byte: what agents count as operations, of which caches join
- * those that nobody waits for. */
-static double
-operations_of (const struct sluice_profile *profile)
-{
-	double creates = larger (profile->creates_per_mib, 0.0) / (1 << 20);
-	double writes = times_a_byte (profile->chunk_bytes);
-	double flushes = times_a_byte (profile->bytes_per_flush);
-	double joined = flushes + larger (profile->direct_share, 0.0) * writes
-			+ 1.0 / SLUICE_TURNS_JOINED;
-	return creates + flushes + smaller (writes, joined);
-}
-
 static void
 look_up (struct job *job, const struct jobs_rules *rules)
 {
@@ -623,9 +604,7 @@ look_up (struct job *job, const struct jobs_rules *rules)
 	job->rules = rules->number;
 	if (!found)
 		return; /* it is no longer published, or never was */
-	job->rate = larger (found->profile.rate, 0.0);
-	job->operations_rate = job->rate * operations_of (&found->profile);
-	job->metadata_rate = larger (found->profile.metadata_rate, 0.0);
+	sluice_turns_demand (&found->profile, job->predicted);
 	job->burst_seconds = larger (found->profile.burst_seconds, 0.0);
 	job->lane_mask = found->lane_mask;
 	job->program = sluice_turns_program (&found->profile);
@@ -637,8 +616,10 @@ unhindered (const struct job *job)
 {
 	if (job->clean_seconds >= enough)
 		return job->clean;
-	return job->rate > 0.0 ? (struct volume){ job->rate, job->operations_rate }
-			       : job->best;
+	if (!(job->predicted[SLUICE_STATION_BYTES] > 0.0))
+		return job->best;
+	return (struct volume){ job->predicted[SLUICE_STATION_BYTES],
+				job->predicted[SLUICE_STATION_OPERATIONS] };
 }
 
 /* s that a volume takes at these rates. */
@@ -734,7 +715,9 @@ speed_between (const struct job *job, double from, double to)
 {
 	struct volume sum = { 0.0, 0.0 };
 	int goes = job->share > 0.0;
-	if (to - from < least_watched || !(job->clean_seconds >= enough || job->rate > 0.0))
+	if (to - from < least_watched
+	    || !(job->clean_seconds >= enough
+		 || job->predicted[SLUICE_STATION_BYTES] > 0.0))
 		return -1.0;
 	for (const struct jobs_part *part = job->parts; part; part = part->next_of_job) {
 		if (!part->is_active)
@@ -793,7 +776,7 @@ describe (const struct jobs *jobs, struct job *job, double clock,
 	out->speed = speed_of (jobs, job, clock);
 	out->demand[SLUICE_STATION_BYTES] = out->demand[SLUICE_STATION_LINKS] = rate.bytes;
 	out->demand[SLUICE_STATION_OPERATIONS] = rate.operations;
-	out->demand[SLUICE_STATION_METADATA] = job->metadata_rate;
+	out->demand[SLUICE_STATION_METADATA] = job->predicted[SLUICE_STATION_METADATA];
 	out->most_held = job->held + may_hold (job, &out->flags);
 }
 

@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "turns.h"
+
 /* Relaxed: each member stands for itself (page.h). */
 #define LOAD(member) __atomic_load_n (&(member), __ATOMIC_RELAXED)
 #define STORE(member, now) __atomic_store_n (&(member), (now), __ATOMIC_RELAXED)

@@ -16,7 +16,7 @@ import numpy as np
 from sluice.sim._engine import ffi, lib
 from sluice.sim.engine import PolicyError, outlive, struct_dtype
 from sluice.sim.policies.site_bundle import TraceHistory, site_bundle
-from sluice.sim.storage.mean_field import Kinds, limited, station_shares
+from sluice.sim.storage.mean_field import Kinds, limited
 from sluice.sim.storage.turns import take_turns
 
 if TYPE_CHECKING:
@@ -231,10 +231,10 @@ def turns(
         take_turns(config.turns, {**knowledge.settings, **errors})
         known = np.array(loads)
         usual = _of_its_kind(predicted).loads(workload, config)
-        shares = station_shares(usual, config)
         if knowledge.predicted:
             known["expected"] = np.where(usual["bursts"] > 0, usual["burst"], 0.0)
-        known["target_share"], known["link_share"], known["metadata_share"] = shares.T
+        for share in ("target_share", "link_share", "metadata_share"):
+            known[share] = usual[share]
         random = np.random.default_rng((knowledge.seed, COVERED))
         is_covered = random.uniform(size=len(known)) < knowledge.covered
         other = lib.SLUICE_SEEN if knowledge.seen else lib.SLUICE_UNSEEN
