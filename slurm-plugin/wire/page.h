@@ -46,7 +46,7 @@ struct sluice_turns_words {
 	uint64_t magic;
 	uint32_t version;
 	uint32_t flags; /* enum sluice_turns_flags_of_words; fixed */
-	/* Until then the job's writes wait, or trickle; 0 or past: they go. The agent
+	/* Until then the job's writes wait, or go slowly; 0 or past: they go. The agent
 	 * renews it, and a word of a dead agent lapses. */
 	uint64_t until;
 	uint64_t

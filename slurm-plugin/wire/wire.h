@@ -74,14 +74,14 @@ struct wire_report {
 	struct wire_burst bursts[];
 };
 
-enum wire_action { WIRE_GO, WIRE_HOLD, WIRE_TRICKLE };
+enum wire_action { WIRE_GO, WIRE_HOLD, WIRE_SLOW };
 
 struct wire_word {
 	uint32_t job_id;
 	uint32_t action;     /* enum wire_action */
-	uint64_t rate;	     /* TRICKLE: B/s of each process */
+	uint64_t rate;	     /* SLOW: B/s of each process */
 	uint64_t most_held;  /* ns for which this burst may be held in all */
-	uint32_t share;	     /* TRICKLE: of full speed, in millionths */
+	uint32_t share;	     /* SLOW: of full speed, in millionths */
 	uint32_t longest_ms; /* for which it is held at a stretch; 0: the default */
 };
 

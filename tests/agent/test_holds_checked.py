@@ -51,7 +51,7 @@ def test_holds_stop_where_jobs_do_not_disturb_each_other(contended) -> None:
     """As where flushes share commits."""
     cluster, pages, ranks = contended
     with storage(pages, ranks, lambda _: 1.0):
-        cluster.wait_for_status(lambda found: found["counts"]["let_go"])
+        cluster.wait_for_status(lambda found: found["counts"]["no_help"])
         text = "writes, because holds do not help"
         cluster.wait_for_status(lambda found: found["named"]["bursts"]["2"]["text"] == text)
     config = core.parse_config("sluice.conf", cluster.config.read_bytes())
@@ -59,7 +59,7 @@ def test_holds_stop_where_jobs_do_not_disturb_each_other(contended) -> None:
     assert found
     assert "1 went on because holds were seen not to help" in _turns(found)
     counted = {name: value for name, _, value in of_turns(config)}
-    assert counted["sluice_turns_let_go_total"] == 1
+    assert counted["sluice_turns_no_help_total"] == 1
     assert counted["sluice_turns_trials_total"] >= 2
     assert not any(page.is_held for page in pages)
 
@@ -72,7 +72,7 @@ def test_holds_go_on_where_jobs_share_what_the_storage_gives(contended) -> None:
         status = cluster.wait_for_status(
             lambda found: found["counts"]["held_seconds"] > before + 10
         )
-    assert status["counts"]["let_go"] == 0
+    assert status["counts"]["no_help"] == 0
     assert pages[1].is_held
 
 

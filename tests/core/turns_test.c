@@ -117,11 +117,11 @@ check_checked (const struct sluice_turns_settings *settings,
 		CHECK (sluice_turns_check (settings, storage, jobs, n, clock, &check, out)
 		       >= clock);
 		for (uint32_t i = 0; i < n; i++) {
-			int is_let_go = out[i].reason == SLUICE_TURN_TRIAL
-					|| out[i].reason == SLUICE_TURN_NO_HELP;
-			CHECK (is_let_go || !memcmp (&out[i], &before[i], sizeof *out));
-			CHECK (!is_let_go || before[i].share < 1.0);
-			CHECK (!is_let_go || out[i].share >= 1.0);
+			int is_released = out[i].reason == SLUICE_TURN_TRIAL
+					  || out[i].reason == SLUICE_TURN_NO_HELP;
+			CHECK (is_released || !memcmp (&out[i], &before[i], sizeof *out));
+			CHECK (!is_released || before[i].share < 1.0);
+			CHECK (!is_released || out[i].share >= 1.0);
 			jobs[i].moved += draw (20) / 10.0;
 		}
 	}

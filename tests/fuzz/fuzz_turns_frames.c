@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "jobs.h"
+#include "bursts.h"
 
 enum { AGENTS = 4 };
 enum act { REPORTS, DECIDES, DROPS, SWITCHES, ACTS };
@@ -38,34 +38,34 @@ stream (const uint8_t *data, size_t size)
 }
 
 static void
-hear (void *speaker, struct jobs_agent *agent, const struct wire_word *word)
+check_word (void *sender, struct bursts_agent *agent, const struct wire_word *word)
 {
-	(void)speaker;
-	if (!agent->parts || word->action > WIRE_TRICKLE || word->share > 1000000)
+	(void)sender;
+	if (!agent->parts || word->action > WIRE_SLOW || word->share > 1000000)
 		abort ();
-	if (word->action == WIRE_TRICKLE && word->rate == 0)
+	if (word->action == WIRE_SLOW && word->rate == 0)
 		abort (); /* would hold instead */
 }
 
 static void
-report (struct jobs *jobs, struct jobs_agent *agent, const uint8_t *bytes, size_t size,
-	double clock)
+report (struct bursts *bursts, struct bursts_agent *agent, const uint8_t *bytes,
+	size_t size, double clock)
 {
 	_Alignas(uint64_t) unsigned char payload[WIRE_MAX_PAYLOAD];
 	struct wire_frame frame = { WIRE_REPORT, payload, (uint32_t)size };
 	memcpy (payload, bytes, size);
 	const struct wire_report *found = wire_report_of (&frame);
 	if (found)
-		jobs_take (jobs, agent, found, clock);
+		bursts_report (bursts, agent, found, clock);
 }
 
 static void
-play (struct jobs *jobs, struct jobs_rules *rules, const uint8_t *data, size_t size)
+play (struct bursts *bursts, struct bursts_rules *rules, const uint8_t *data, size_t size)
 {
-	struct jobs_agent agents[AGENTS] = { { .echo = 0 } };
+	struct bursts_agent agents[AGENTS] = { { .echo = 0 } };
 	double clock = 1000.0;
 	for (size_t at = 0, length; at + 2 <= size; at += length) {
-		struct jobs_agent *agent = &agents[data[at + 1] % AGENTS];
+		struct bursts_agent *agent = &agents[data[at + 1] % AGENTS];
 		enum act act = (enum act) (data[at] % ACTS);
 		length = 2;
 		if (act == REPORTS && at + 4 <= size) {
@@ -73,33 +73,33 @@ play (struct jobs *jobs, struct jobs_rules *rules, const uint8_t *data, size_t s
 			size_t there = size - at - 4 < WIRE_MAX_PAYLOAD ? size - at - 4
 									: WIRE_MAX_PAYLOAD;
 			wanted = wanted < there ? wanted : there;
-			report (jobs, agent, data + at + 4, wanted, clock);
+			report (bursts, agent, data + at + 4, wanted, clock);
 			length = 4 + wanted;
 		} else if (act == DECIDES) {
 			clock += data[at + 1] / 64.0;
-			if (isnan (jobs_decide (jobs, rules, clock)))
+			if (isnan (bursts_decide (bursts, rules, clock)))
 				abort ();
 		} else if (act == DROPS) {
-			jobs_drop (jobs, agent, clock);
+			bursts_drop (bursts, agent, clock);
 		} else if (act == SWITCHES) {
 			rules->number++;
 			rules->holds = data[at + 1] & 1;
 			rules->is_off = (data[at + 1] & 6) == 6;
 		}
-		if (jobs_active_count (jobs) > jobs_count (jobs)
-		    || jobs_holding_count (jobs) > jobs_count (jobs))
+		if (bursts_active_count (bursts) > bursts_job_count (bursts)
+		    || bursts_holding_count (bursts) > bursts_job_count (bursts))
 			abort ();
 	}
 	for (int i = 0; i < AGENTS; i++)
-		jobs_drop (jobs, &agents[i], clock);
+		bursts_drop (bursts, &agents[i], clock);
 }
 
 int
 LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
 {
-	static struct jobs *jobs;
-	struct jobs_rules rules = { .number = 1, .holds = 1 };
-	if (!jobs && !(jobs = jobs_create (hear, NULL)))
+	static struct bursts *bursts;
+	struct bursts_rules rules = { .number = 1, .holds = 1 };
+	if (!bursts && !(bursts = bursts_create (check_word, NULL)))
 		return 0;
 	sluice_turns_settings_init (&rules.settings);
 	rules.storage = (struct sluice_turns_storage){
@@ -109,8 +109,9 @@ LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
 			   { .targets = 1, .bytes = 1e3 } },
 	};
 	stream (data, size);
-	play (jobs, &rules, data, size);
-	if (jobs_count (jobs) || jobs_active_count (jobs) || jobs_holding_count (jobs))
+	play (bursts, &rules, data, size);
+	if (bursts_job_count (bursts) || bursts_active_count (bursts)
+	    || bursts_holding_count (bursts))
 		abort ();
 	return 0;
 }

@@ -14,12 +14,12 @@
 #include <unistd.h>
 
 enum { BACKLOG = 4096, EVENTS = 512, LOGGED_A_SECOND = 5 };
-enum { LISTENS = -1, DOORMAN = -2 }; /* in place of a connection's number */
+enum { LISTENS = -1, HANDSHAKES = -2 }; /* in place of a connection's number */
 
 enum state { IS_NEW, IS_CHECKED, IS_IN };
 
 struct agent {
-	struct jobs_agent jobs; /* first: jobs.h hands it back */
+	struct bursts_agent parts; /* first: bursts.h hands it back */
 	int fd;
 	enum state state;
 	uint32_t number, generation;
@@ -33,9 +33,9 @@ struct agent {
 
 struct agents {
 	int epoll_fd, listen_fd;
-	int is_deaf; /* out of descriptors: not woken by connections */
-	struct doorman *doorman;
-	struct jobs *jobs;
+	int is_full; /* out of descriptors: not woken by connections */
+	struct handshakes *handshakes;
+	struct bursts *bursts;
 	struct agent *all[AGENTS_MAX];
 	struct agent *unsent[AGENTS_MAX];
 	uint32_t free[AGENTS_MAX], free_count;
@@ -43,7 +43,7 @@ struct agents {
 	uint64_t refused;
 	struct agents_lost lost[AGENTS_MAX_LOST];
 	uint32_t lost_count;
-	int64_t tidied, log_second;
+	int64_t searched, log_second;
 	uint32_t logged;
 };
 
@@ -63,11 +63,11 @@ agents_seconds (void)
 	return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* ---- coming and going ---- */
+/* ---- sessions begin and end ---- */
 
-/* Anybody who can connect can be refused: not more lines than people read. */
+/* Any host that can connect can be refused: bounded, so that the log stays readable. */
 static void
-tell (struct agents *agents, const struct agent *agent, const char *text)
+log_refused (struct agents *agents, const struct agent *agent, const char *text)
 {
 	int64_t now = agents_milliseconds () / 1000;
 	agents->logged = now == agents->log_second ? agents->logged + 1 : 1;
@@ -77,7 +77,7 @@ tell (struct agents *agents, const struct agent *agent, const char *text)
 }
 
 static void
-forget_unsent (struct agents *agents, struct agent *agent)
+remove_unsent (struct agents *agents, struct agent *agent)
 {
 	if (!agent->unsent)
 		return;
@@ -88,21 +88,21 @@ forget_unsent (struct agents *agents, struct agent *agent)
 }
 
 static void
-forget_lost (struct agents *agents, const char *address)
+remove_lost (struct agents *agents, const char *address)
 {
-	uint32_t kept = 0;
+	uint32_t count = 0;
 	for (uint32_t i = 0; i < agents->lost_count; i++)
 		if (strcmp (agents->lost[i].address, address) != 0)
-			agents->lost[kept++] = agents->lost[i];
-	agents->lost_count = kept;
+			agents->lost[count++] = agents->lost[i];
+	agents->lost_count = count;
 }
 
 static void
-note_lost (struct agents *agents, const struct agent *agent)
+record_lost (struct agents *agents, const struct agent *agent)
 {
-	forget_lost (agents, agent->address);
+	remove_lost (agents, agent->address);
 	if (agents->lost_count == AGENTS_MAX_LOST)
-		forget_lost (agents, agents->lost[0].address);
+		remove_lost (agents, agents->lost[0].address);
 	struct agents_lost *lost = &agents->lost[agents->lost_count++];
 	memcpy (lost->address, agent->address, sizeof lost->address);
 	lost->since = agents_seconds ();
@@ -111,14 +111,14 @@ note_lost (struct agents *agents, const struct agent *agent)
 static void
 drop (struct agents *agents, struct agent *agent, const char *why)
 {
-	if (agent->state == IS_IN && agent->jobs.part_count > 0)
-		note_lost (agents, agent);
+	if (agent->state == IS_IN && agent->parts.part_count > 0)
+		record_lost (agents, agent);
 	if (why) {
-		tell (agents, agent, why);
+		log_refused (agents, agent, why);
 		agents->refused++;
 	}
-	jobs_drop (agents->jobs, &agent->jobs, agents_seconds ());
-	forget_unsent (agents, agent);
+	bursts_drop (agents->bursts, &agent->parts, agents_seconds ());
+	remove_unsent (agents, agent);
 	agents->in_count -= agent->state == IS_IN;
 	agents->all[agent->number] = NULL;
 	agents->free[agents->free_count++] = agent->number;
@@ -164,7 +164,7 @@ static void
 listen_for (struct agents *agents, uint32_t events)
 {
 	struct epoll_event event = { events, { .u64 = (uint64_t)LISTENS } };
-	agents->is_deaf = !events;
+	agents->is_full = !events;
 	epoll_ctl (agents->epoll_fd, EPOLL_CTL_MOD, agents->listen_fd, &event);
 }
 
@@ -194,7 +194,7 @@ accept_one (struct agents *agents)
 		drop (agents, agent, strerror (errno));
 }
 
-/* ---- words ---- */
+/* ---- verdicts ---- */
 
 static void
 send_later (struct agents *agents, struct agent *agent)
@@ -206,14 +206,14 @@ send_later (struct agents *agents, struct agent *agent)
 }
 
 void
-agents_say (void *data, struct jobs_agent *jobs_agent, const struct wire_word *word)
+agents_send (void *data, struct bursts_agent *to, const struct wire_word *word)
 {
 	struct agents *agents = data;
-	struct agent *agent = (struct agent *)jobs_agent;
+	struct agent *agent = (struct agent *)to;
 	struct {
 		struct wire_verdict head;
 		struct wire_word word;
-	} verdict = { { .echo = jobs_agent->echo, .count = 1 }, *word };
+	} verdict = { { .echo = to->echo, .count = 1 }, *word };
 	if (agent->state != IS_IN)
 		return;
 	if (wire_put (&agent->out, WIRE_VERDICT, &verdict, sizeof verdict) < 0
@@ -230,7 +230,8 @@ agents_flush (struct agents *agents)
 		struct agent *agent = agents->unsent[i];
 		int left = wire_flush (&agent->out, agent->fd);
 		if (left <= 0)
-			forget_unsent (agents, agent); /* reading finds out who is gone */
+			remove_unsent (agents,
+				       agent); /* reading finds out which are gone */
 	}
 }
 
@@ -242,45 +243,45 @@ ticket_of (const struct agent *agent)
 	return (uint64_t)agent->generation << 32 | agent->number;
 }
 
-/* NULL: all is well; else why it is put out. */
+/* NULL: all is well; else why its session ends. */
 static const char *
-take_hello (struct agents *agents, struct agent *agent, const struct wire_frame *frame)
+check_hello (struct agents *agents, struct agent *agent, const struct wire_frame *frame)
 {
 	struct session_credential hello = { .size = frame->size };
 	if (agent->state != IS_NEW || frame->kind != WIRE_HELLO)
 		return "says no hello";
 	memcpy (hello.text, frame->payload, frame->size);
 	agent->state = IS_CHECKED;
-	if (doorman_ask (agents->doorman, ticket_of (agent), &hello) < 0)
+	if (handshakes_check (agents->handshakes, ticket_of (agent), &hello) < 0)
 		return "too many agents wait for munged";
 	return NULL;
 }
 
 static const char *
-take_frame (struct agents *agents, struct agent *agent, const struct wire_frame *frame)
+handle_frame (struct agents *agents, struct agent *agent, const struct wire_frame *frame)
 {
 	if (agent->state != IS_IN)
-		return take_hello (agents, agent, frame);
+		return check_hello (agents, agent, frame);
 	const struct wire_report *report = wire_report_of (frame);
 	if (!report)
-		return "sends what is no report";
+		return "sends no valid report";
 	int64_t now = agents_milliseconds () / 1000;
 	agent->frames = now == agent->second ? agent->frames + 1 : 1;
 	agent->second = now;
 	if (agent->frames > AGENTS_MAX_FRAMES)
 		return "reports too often";
-	jobs_take (agents->jobs, &agent->jobs, report, agents_seconds ());
+	bursts_report (agents->bursts, &agent->parts, report, agents_seconds ());
 	return NULL;
 }
 
 static void
-hear (struct agents *agents, struct agent *agent)
+read_frames (struct agents *agents, struct agent *agent)
 {
 	struct wire_frame frame;
 	const char *wrong = NULL;
 	int got = wire_receive (&agent->in, agent->fd), found = 0;
 	while (got > 0 && !wrong && (found = wire_next (&agent->in, &frame)) > 0)
-		wrong = take_frame (agents, agent, &frame);
+		wrong = handle_frame (agents, agent, &frame);
 	if (got > 0 && found < 0)
 		wrong = agent->state == IS_IN ? "a frame is damaged or forged"
 					      : "speaks another protocol";
@@ -296,43 +297,44 @@ agent_of (const struct agents *agents, uint64_t ticket)
 }
 
 static void
-let_in (struct agents *agents, struct agent *agent, const struct visitor *visitor)
+open_session (struct agents *agents, struct agent *agent, const struct handshake *handshake)
 {
-	if (!visitor->is_welcome) {
-		drop (agents, agent, visitor->error.text);
+	if (!handshake->is_valid) {
+		drop (agents, agent, handshake->error.text);
 		return;
 	}
-	wire_put (&agent->out, WIRE_WELCOME, visitor->credential.text,
-		  visitor->credential.size);
-	memcpy (agent->in.key, visitor->keys.to_coordinator, sizeof agent->in.key);
-	memcpy (agent->out.key, visitor->keys.to_agent, sizeof agent->out.key);
+	wire_put (&agent->out, WIRE_WELCOME, handshake->credential.text,
+		  handshake->credential.size);
+	memcpy (agent->in.key, handshake->keys.to_coordinator, sizeof agent->in.key);
+	memcpy (agent->out.key, handshake->keys.to_agent, sizeof agent->out.key);
 	agent->state = IS_IN;
 	agents->in_count++;
-	forget_lost (agents, agent->address);
+	remove_lost (agents, agent->address);
 	send_later (agents, agent);
 }
 
 static void
-let_all_in (struct agents *agents)
+open_checked (struct agents *agents)
 {
-	for (struct visitor *visitor; (visitor = doorman_next (agents->doorman));) {
-		struct agent *agent = agent_of (agents, visitor->ticket);
+	for (struct handshake *handshake;
+	     (handshake = handshakes_next (agents->handshakes));) {
+		struct agent *agent = agent_of (agents, handshake->ticket);
 		if (agent)
-			let_in (agents, agent, visitor);
-		free (visitor);
+			open_session (agents, agent, handshake);
+		free (handshake);
 	}
 }
 
 /* ---- the loop ---- */
 
 static void
-tidy (struct agents *agents)
+end_overdue (struct agents *agents)
 {
 	int64_t now = agents_milliseconds ();
-	if (now - agents->tidied < 1000)
+	if (now - agents->searched < 1000)
 		return;
-	agents->tidied = now;
-	if (agents->is_deaf)
+	agents->searched = now;
+	if (agents->is_full)
 		listen_for (agents, EPOLLIN);
 	for (uint32_t i = 0; i < AGENTS_MAX; i++) {
 		struct agent *agent = agents->all[i];
@@ -352,12 +354,12 @@ agents_poll (struct agents *agents, int milliseconds)
 		int64_t number = (int64_t)events[i].data.u64;
 		if (number == LISTENS)
 			accept_one (agents);
-		else if (number == DOORMAN)
-			let_all_in (agents);
+		else if (number == HANDSHAKES)
+			open_checked (agents);
 		else if (agents->all[number])
-			hear (agents, agents->all[number]);
+			read_frames (agents, agents->all[number]);
 	}
-	tidy (agents);
+	end_overdue (agents);
 }
 
 static int
@@ -410,7 +412,7 @@ raise_limit (void)
 }
 
 int
-agents_start (const char *address, const char *port, struct doorman *doorman,
+agents_start (const char *address, const char *port, struct handshakes *handshakes,
 	      struct agents **out, struct sluice_error *err)
 {
 	struct agents *agents = calloc (1, sizeof *agents);
@@ -419,22 +421,22 @@ agents_start (const char *address, const char *port, struct doorman *doorman,
 	raise_limit ();
 	for (uint32_t i = 0; i < AGENTS_MAX; i++)
 		agents->free[agents->free_count++] = AGENTS_MAX - 1 - i;
-	agents->doorman = doorman;
+	agents->handshakes = handshakes;
 	agents->epoll_fd = epoll_create1 (EPOLL_CLOEXEC);
 	agents->listen_fd = open_port (address, port, err);
 	if (agents->listen_fd < 0)
 		return -1;
 	if (agents->epoll_fd < 0 || watch (agents, agents->listen_fd, LISTENS) != 0
-	    || watch (agents, doorman_fd (doorman), DOORMAN) != 0)
+	    || watch (agents, handshakes_fd (handshakes), HANDSHAKES) != 0)
 		return sluice_fail (err, "epoll: %s", strerror (errno));
 	*out = agents;
 	return 0;
 }
 
 void
-agents_set_jobs (struct agents *agents, struct jobs *jobs)
+agents_set_bursts (struct agents *agents, struct bursts *bursts)
 {
-	agents->jobs = jobs;
+	agents->bursts = bursts;
 }
 
 uint32_t

@@ -1,15 +1,15 @@
 /*
- * The connections of agents: from the hello, which the doorman checks, to the words that
- * jobs.h has for them.
+ * The sessions of agents: from the hello, which handshakes.h checks, to the verdicts of
+ * bursts.h.
  *
- * Each has a bounded place, and nobody is waited for: who says nothing when it connects,
- * too much, or what is no frame, is put out.
+ * Each has a bounded place, and none is waited for: a connection without a hello, with too
+ * many frames or with what is no frame is closed.
  */
 #ifndef SLUICE_AGENTS_H
 #define SLUICE_AGENTS_H
 
-#include "doorman.h"
-#include "jobs.h"
+#include "bursts.h"
+#include "handshakes.h"
 
 enum {
 	AGENTS_MAX = 16384,
@@ -20,15 +20,15 @@ enum {
 struct agents;
 
 /* Listens on a port of an address (NULL: all). */
-int agents_start (const char *address, const char *port, struct doorman *doorman,
+int agents_start (const char *address, const char *port, struct handshakes *handshakes,
 		  struct agents **out, struct sluice_error *err);
 /* Where reports go. */
-void agents_set_jobs (struct agents *agents, struct jobs *jobs);
-/* A jobs_say. */
-void agents_say (void *agents, struct jobs_agent *agent, const struct wire_word *word);
-/* Wait for at most so long, and take what came. */
+void agents_set_bursts (struct agents *agents, struct bursts *bursts);
+/* A bursts_send. */
+void agents_send (void *agents, struct bursts_agent *agent, const struct wire_word *word);
+/* Wait for at most so long, and handle what arrived. */
 void agents_poll (struct agents *agents, int milliseconds);
-/* Send what was said. */
+/* Send what waits for it. */
 void agents_flush (struct agents *agents);
 
 uint32_t agents_count (const struct agents *agents); /* that are in */
@@ -45,6 +45,6 @@ uint32_t agents_list_lost (const struct agents *agents,
 
 /* CLOCK_MONOTONIC. */
 int64_t agents_milliseconds (void);
-double agents_seconds (void); /* what jobs.h takes for the clock */
+double agents_seconds (void); /* the clock of bursts.h */
 
 #endif

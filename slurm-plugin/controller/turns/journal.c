@@ -20,7 +20,7 @@ enum { PATH_SIZE = SLUICE_PATH_SIZE + 64 };
 
 struct journal {
 	char path[PATH_SIZE];
-	/* With the number, what tells a line from all others. */
+	/* With the number, what distinguishes a line from all others. */
 	uint64_t boot, number;
 	pthread_mutex_t lock;
 	pthread_cond_t has_lines;
@@ -62,13 +62,13 @@ append (const char *path, const char *line)
 	int fd = open (path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0640);
 	if (fd < 0)
 		return -1;
-	errno = ENOSPC; /* what a short write does not say */
+	errno = ENOSPC; /* a short write sets none */
 	int failed = write (fd, line, size) != (ssize_t)size;
 	return close (fd) != 0 || failed ? -1 : 0;
 }
 
 static void *
-keep_writing (void *data)
+write_lines (void *data)
 {
 	struct journal *journal = data;
 	char line[JOURNAL_LINE];
@@ -78,7 +78,8 @@ keep_writing (void *data)
 			continue;
 		pthread_mutex_lock (&journal->lock);
 		if (journal->lost++ == 0)
-			fprintf (stderr, "sluice-turns: held bursts are not kept: %s: %s\n",
+			fprintf (stderr,
+				 "sluice-turns: held bursts are not recorded: %s: %s\n",
 				 journal->path, strerror (errno));
 		pthread_mutex_unlock (&journal->lock);
 	}
@@ -100,7 +101,7 @@ journal_start (const char *path, struct journal **out, struct sluice_error *err)
 			return sluice_fail (err, "getrandom: %s", strerror (errno));
 	pthread_mutex_init (&journal->lock, NULL);
 	pthread_cond_init (&journal->has_lines, NULL);
-	int error = pthread_create (&thread, NULL, keep_writing, journal);
+	int error = pthread_create (&thread, NULL, write_lines, journal);
 	if (error)
 		return sluice_fail (err, "no thread: %s", strerror (error));
 	*out = journal;
@@ -118,7 +119,7 @@ put_number (struct json *json, const char *name, double value)
 }
 
 static void
-describe (const struct journal *journal, const struct jobs_held_burst *burst, double clock,
+describe (const struct journal *journal, const struct held_burst *burst, double clock,
 	  char out[JOURNAL_LINE])
 {
 	struct json json = { out, JOURNAL_LINE - 1, 0 };
@@ -140,7 +141,7 @@ describe (const struct journal *journal, const struct jobs_held_burst *burst, do
 }
 
 void
-journal_add (struct journal *journal, const struct jobs_held_burst *burst, double clock)
+journal_add (struct journal *journal, const struct held_burst *burst, double clock)
 {
 	pthread_mutex_lock (&journal->lock);
 	journal->number++;

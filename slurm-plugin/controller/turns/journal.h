@@ -1,16 +1,16 @@
 /*
- * The held bursts, one JSON object a line, for sluiced, which keeps them in the history
+ * The held bursts, one JSON object a line, for sluiced, which stores them in the history
  * (sluice/slurm/turns.py).
  *
  * A thread of its own writes, because a disk may hang. The file is bounded: a full one is
- * kept as PATH.1 in place of the one before. Lines that find no room, on their way or on
+ * renamed to PATH.1 in place of the one before. Lines that find no room, on their way or on
  * the disk, are counted and gone.
  */
 #ifndef SLUICE_JOURNAL_H
 #define SLUICE_JOURNAL_H
 
 #include "base.h"
-#include "jobs.h"
+#include "bursts.h"
 
 enum {
 	JOURNAL_LINE = 512,
@@ -22,8 +22,7 @@ struct journal;
 
 int journal_start (const char *path, struct journal **out, struct sluice_error *err);
 /* `clock` is now, of that of the burst. Never waits. */
-void journal_add (struct journal *journal, const struct jobs_held_burst *burst,
-		  double clock);
+void journal_add (struct journal *journal, const struct held_burst *burst, double clock);
 uint64_t journal_lost (struct journal *journal);
 
 #endif

@@ -16,7 +16,7 @@
 
 /* What was read at one moment. */
 struct view {
-	struct jobs_rules rules;
+	struct bursts_rules rules;
 	struct sluice_policy policy;
 	struct sluice_snapshot *snapshot;
 	char error[SLUICE_ERROR_SIZE];
@@ -24,14 +24,14 @@ struct view {
 
 struct site {
 	const char *config_path;
-	int observes; /* whatever the settings say */
+	int observes; /* whatever Mode is */
 	struct sluice_config first;
 	/* the thread's own */
 	struct sluice_config config;
 	struct sluice_policy policy; /* of the bundle, else of the settings */
 	struct watch watches[3];
 	int were_there[3];
-	int64_t taken; /* the snapshot that was read last; UTC s */
+	int64_t taken; /* of the snapshot that was read last; UTC s */
 	int said_off, was_off, was_fresh;
 	uint64_t views;
 	int lock_fd;
@@ -40,12 +40,12 @@ struct site {
 	/* shared by the caller and the threads that poll and write */
 	pthread_mutex_t lock;
 	pthread_cond_t has_status;
-	struct view *next; /* not taken yet */
+	struct view *next; /* not fetched yet */
 	char *status;	   /* not written yet */
 	int64_t polled;	   /* ms */
 	/* the caller's */
 	struct view *current;
-	struct jobs_rules stuck;
+	struct bursts_rules stuck;
 };
 
 static int64_t
@@ -73,7 +73,7 @@ load_config (struct site *site, struct sluice_error *err)
 	return result;
 }
 
-/* The policy alone is kept: forests are large, and decided with elsewhere. */
+/* Only the policy is kept in memory: forests are large, and decide elsewhere. */
 static void
 load_policy (struct site *site)
 {
@@ -97,7 +97,7 @@ is_fresh (const struct site *site)
 	       && (double)age <= site->policy.max_snapshot_age;
 }
 
-/* Where there is none that can be believed, what jobs do is measured all the same. */
+/* Without a valid one, bursts are measured all the same. */
 static struct sluice_snapshot *
 load_snapshot (struct site *site)
 {
@@ -169,7 +169,7 @@ make_view (struct site *site)
 	sluice_turns_settings_init (&view->rules.settings);
 	view->rules.settings.latency = site->config.turns_latency_ms / 1e3;
 	view->rules.settings.hold = site->config.turns_hold;
-	/* A coordinator that forgets at each restart would hold nobody for long after it.
+	/* A restart clears all that is learned: no hold would follow for long after it.
 	 */
 	view->rules.settings.rare = 0.0;
 	describe_storage (site, view->snapshot, &view->rules.storage);
@@ -275,7 +275,7 @@ await_status (struct site *site)
 }
 
 static void *
-keep_writing (void *data)
+write_status (void *data)
 {
 	struct site *site = data;
 	struct sluice_error err;
@@ -289,7 +289,7 @@ keep_writing (void *data)
 }
 
 static void *
-keep_polling (void *data)
+poll_forever (void *data)
 {
 	const struct timespec pause = { 0, SITE_POLL_MS * 1000000l };
 	for (;;) {
@@ -303,7 +303,7 @@ keep_polling (void *data)
 
 /* Held until the process ends: one coordinator for one snapshot. */
 static int
-take_lock (struct site *site, struct sluice_error *err)
+acquire_lock (struct site *site, struct sluice_error *err)
 {
 	char path[sizeof site->status_path];
 	snprintf (site->status_path, sizeof site->status_path, "%s.turns.status",
@@ -332,15 +332,15 @@ site_start (const char *config_path, int observes, struct site **out,
 	pthread_mutex_init (&site->lock, NULL);
 	pthread_cond_init (&site->has_status, NULL);
 	has_changed (site, CONFIG, config_path);
-	if (load_config (site, err) < 0 || take_lock (site, err) < 0)
+	if (load_config (site, err) < 0 || acquire_lock (site, err) < 0)
 		return -1;
 	site->first = site->config;
 	load_policy (site);
 	poll_files (site);
 	pthread_t poller, writer;
-	int error = pthread_create (&poller, NULL, keep_polling, site);
+	int error = pthread_create (&poller, NULL, poll_forever, site);
 	if (!error)
-		error = pthread_create (&writer, NULL, keep_writing, site);
+		error = pthread_create (&writer, NULL, write_status, site);
 	if (error)
 		return sluice_fail (err, "no thread: %s", strerror (error));
 	*out = site;
@@ -353,7 +353,7 @@ site_config (const struct site *site)
 	return &site->first;
 }
 
-const struct jobs_rules *
+const struct bursts_rules *
 site_rules (struct site *site, int64_t now)
 {
 	struct view *before = NULL;
@@ -368,7 +368,7 @@ site_rules (struct site *site, int64_t now)
 	destroy_view (before);
 	if (!is_stuck && site->current)
 		return &site->current->rules;
-	site->stuck = (struct jobs_rules){ .is_off = 1 };
+	site->stuck = (struct bursts_rules){ .is_off = 1 };
 	return &site->stuck;
 }
 

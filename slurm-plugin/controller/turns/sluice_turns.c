@@ -1,13 +1,13 @@
 /*
  * sluice-turns: the coordinator of turns, one a cluster, next to the controller.
  *
- *   agents     report bursts, and are told words       agents.h, doorman.h, wire.h
- *   jobs       bursts of jobs, decided on by the core   jobs.h
- *   files      settings, bundle, snapshot, status       site.h, report.h
- *              bursts that were held, for the history    journal.h
+ *   agents     report bursts, and receive verdicts     agents.h, handshakes.h, wire.h
+ *   bursts     of jobs, decided on by the core         bursts.h
+ *   files      settings, bundle, snapshot, status      site.h, status.h
+ *              bursts that were held, for the history   journal.h
  *
  * A process of its own: sluiced waits for the controller, and holds must not wait with it.
- * It asks Slurm nothing, keeps nothing, and a restart forgets everything: all go.
+ * It asks Slurm nothing and stores nothing: after a restart no job is held.
  */
 #include <getopt.h>
 #include <math.h>
@@ -23,9 +23,9 @@
 
 #include "agents.h"
 #include "journal.h"
-#include "report.h"
 #include "settings.h"
 #include "site.h"
+#include "status.h"
 
 enum {
 	LEAST_MS = 50,	   /* between decisions */
@@ -38,17 +38,18 @@ enum {
 static const char help[]
     = "Usage: sluice-turns [OPTIONS]\n"
       "\n"
-      "Decide whose bursts of I/O go first, and tell the agents of the nodes.\n"
+      "Decide which bursts of I/O go first, and send the verdicts to the nodes' agents.\n"
       "\n"
       "It listens on TurnsPort of the settings. In Mode=enforce bursts are held; in "
       "observe\n"
-      "and advise it decides and counts, and nobody waits. `sluice off` lets all jobs go.\n"
-      "It runs as SlurmUser, who owns bundle and snapshot. sluiced starts it where\n"
-      "TurnsPort is set, and starts it again where it ends.\n"
+      "and advise it decides and counts, and holds no job. `sluice off` releases all "
+      "jobs.\n"
+      "It runs as SlurmUser, the owner of bundle and snapshot. sluiced starts it\n"
+      "where TurnsPort is set, and starts it again where it ends.\n"
       "\n"
       "  --config PATH         the settings  [$SLUICE_CONF, else " CONFIG "]\n"
       "  --address ADDRESS     listen there only  [all addresses]\n"
-      "  --observe             hold nobody, whatever Mode says\n"
+      "  --observe             hold no job, whatever Mode is\n"
       "  --munge-socket PATH   of munged  [MUNGE's own default]\n"
       "  --help, --version\n";
 
@@ -60,11 +61,11 @@ static struct {
 
 struct coordinator {
 	struct site *site;
-	struct doorman *doorman;
+	struct handshakes *handshakes;
 	struct agents *agents;
-	struct jobs *jobs;
+	struct bursts *bursts;
 	struct journal *journal;
-	const struct jobs_rules *rules;
+	const struct bursts_rules *rules;
 	int64_t decided, due, published; /* ms */
 };
 
@@ -87,7 +88,7 @@ static void
 decide (struct coordinator *c, int64_t now)
 {
 	c->rules = site_rules (c->site, now);
-	double again = jobs_decide (c->jobs, c->rules, agents_seconds ());
+	double again = bursts_decide (c->bursts, c->rules, agents_seconds ());
 	c->decided = now;
 	c->due = now + LONGEST_MS;
 	if (again < 1e12)
@@ -99,8 +100,8 @@ decide (struct coordinator *c, int64_t now)
 static void
 publish (struct coordinator *c, int64_t now)
 {
-	static char text[REPORT_SIZE];
-	const struct report_facts facts = {
+	static char text[STATUS_SIZE];
+	const struct status_facts facts = {
 		.mode = c->rules->is_off  ? "off"
 			: c->rules->holds ? "enforce"
 					  : "observe",
@@ -110,27 +111,27 @@ publish (struct coordinator *c, int64_t now)
 		.lost = journal_lost (c->journal),
 		.clock = agents_seconds (),
 	};
-	report_write (c->jobs, &facts, text);
+	status_write (c->bursts, &facts, text);
 	site_publish (c->site, text);
 	c->published = now;
 }
 
-/* When something is to be done though nobody speaks. */
+/* Until something is due without a report. */
 static int
 sleep_ms (const struct coordinator *c, int64_t now)
 {
 	int64_t next = c->published + PUBLISH_MS;
-	if (jobs_active_count (c->jobs) > 0)
+	if (bursts_active_count (c->bursts) > 0)
 		next = sooner (next, c->due);
-	if (jobs_have_changed (c->jobs))
+	if (bursts_have_changed (c->bursts))
 		next = sooner (next, c->decided + LEAST_MS);
 	return next > now ? (int)(next - now) : 0;
 }
 
-/* Tell systemd that this daemon is not stuck, where its unit has WatchdogSec
+/* Notify systemd that this daemon is not stuck, where its unit has WatchdogSec
  * (sd_notify(3)). */
 static void
-say_alive (void)
+notify_watchdog (void)
 {
 	static const char alive[] = "WATCHDOG=1";
 	const char *path = getenv ("NOTIFY_SOCKET");
@@ -141,12 +142,12 @@ say_alive (void)
 	memcpy (address.sun_path, path, length);
 	if (*path == '@')
 		address.sun_path[0] = 0; /* a name without a file */
-	int said = socket (AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (said < 0)
+	int fd = socket (AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0)
 		return;
-	sendto (said, alive, sizeof alive - 1, MSG_NOSIGNAL, (struct sockaddr *)&address,
+	sendto (fd, alive, sizeof alive - 1, MSG_NOSIGNAL, (struct sockaddr *)&address,
 		(socklen_t)(offsetof (struct sockaddr_un, sun_path) + length));
-	close (said);
+	close (fd);
 }
 
 /* Have the kernel kill this process when the sluiced that started it ends, however it
@@ -167,21 +168,22 @@ run (struct coordinator *c)
 	while (!is_ending) {
 		agents_poll (c->agents, sleep_ms (c, agents_milliseconds ()));
 		int64_t now = agents_milliseconds ();
-		int is_due = jobs_active_count (c->jobs) > 0 && now >= c->due;
-		if (now >= c->decided + LEAST_MS && (is_due || jobs_have_changed (c->jobs)))
+		int is_due = bursts_active_count (c->bursts) > 0 && now >= c->due;
+		if (now >= c->decided + LEAST_MS
+		    && (is_due || bursts_have_changed (c->bursts)))
 			decide (c, now);
 		agents_flush (c->agents);
 		if (now >= c->published + PUBLISH_MS) {
 			c->rules = site_rules (c->site, now);
 			publish (c, now);
-			say_alive ();
+			notify_watchdog ();
 		}
 	}
 }
 
-/* A jobs_tell_held. */
+/* A bursts_record. */
 static void
-keep (void *journal, const struct jobs_held_burst *burst, double clock)
+record_held (void *journal, const struct held_burst *burst, double clock)
 {
 	journal_add (journal, burst, clock);
 }
@@ -200,21 +202,21 @@ start (struct coordinator *c, struct sluice_error *err)
 		  site_config (c->site)->snapshot);
 	if (journal_start (journal, &c->journal, err) < 0)
 		return -1;
-	if (doorman_start (&options.munge, &c->doorman, err) < 0
-	    || agents_start (options.address, port, c->doorman, &c->agents, err) < 0)
+	if (handshakes_start (&options.munge, &c->handshakes, err) < 0
+	    || agents_start (options.address, port, c->handshakes, &c->agents, err) < 0)
 		return -1;
-	c->jobs = jobs_create (agents_say, c->agents);
-	if (!c->jobs)
+	c->bursts = bursts_create (agents_send, c->agents);
+	if (!c->bursts)
 		return sluice_fail (err, "no memory");
-	agents_set_jobs (c->agents, c->jobs);
-	jobs_set_listener (c->jobs, keep, c->journal);
+	agents_set_bursts (c->agents, c->bursts);
+	bursts_set_recorder (c->bursts, record_held, c->journal);
 	c->rules = site_rules (c->site, agents_milliseconds ());
 	fprintf (stderr, "sluice-turns: listening on port %s\n", port);
 	return 0;
 }
 
 static void
-take_options (int argc, char **argv)
+parse_options (int argc, char **argv)
 {
 	static const struct option known[] = {
 		{ "config", required_argument, NULL, 'c' },
@@ -255,7 +257,7 @@ main (int argc, char **argv)
 	static struct coordinator coordinator;
 	struct sigaction action = { .sa_handler = end };
 	struct sluice_error err = { "" };
-	take_options (argc, argv);
+	parse_options (argc, argv);
 	sigaction (SIGTERM, &action, NULL);
 	sigaction (SIGINT, &action, NULL);
 	if (end_with_sluiced () < 0)

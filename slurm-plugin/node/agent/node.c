@@ -265,7 +265,7 @@ static void
 hold (struct node_job *job, const struct wire_word *word, uint64_t echo, uint64_t now)
 {
 	uint64_t until = echo + WIRE_LEASE_NS, budget = budget_of (job, word);
-	int trickles = word->action == WIRE_TRICKLE && word->rate > 0;
+	int is_slowed = word->action == WIRE_SLOW && word->rate > 0;
 	if (budget == 0 && !job->is_exhausted) {
 		job->exhausted++;
 		job->is_exhausted = job->is_due = 1;
@@ -279,7 +279,7 @@ hold (struct node_job *job, const struct wire_word *word, uint64_t echo, uint64_
 	}
 	uint64_t end = end_of_stretch (job, word, now);
 	until = until - now < budget ? until : now + budget;
-	if (trickles)
+	if (is_slowed)
 		say (job, until, word->rate, word->share < in_full ? word->share : 0);
 	else if (end <= now)
 		say (job, 0, 0, 0);
@@ -291,7 +291,7 @@ static void
 obey (struct node_job *job, const struct wire_word *word, uint64_t echo, uint64_t now)
 {
 	charge (job, now);
-	if (word->action == WIRE_HOLD || word->action == WIRE_TRICKLE)
+	if (word->action == WIRE_HOLD || word->action == WIRE_SLOW)
 		hold (job, word, echo, now);
 	else
 		say (job, 0, 0, 0);

@@ -65,7 +65,7 @@ void pages_add_up (const struct pages *pages, struct pages_sum *sum);
 uint32_t pages_see_processes (struct pages *pages, struct processes *processes,
 			      uint32_t looks);
 
-/* Writes wait, or trickle at `rate` B/s a process, until then; 0: they go. */
+/* Writes wait, or go at `rate` B/s a process, until then; 0: they go. */
 void pages_say (struct pages *pages, uint64_t until, uint64_t rate);
 /* No call waits for longer than so many ms, whatever is said. */
 void pages_bound (struct pages *pages, uint32_t longest_ms);

@@ -126,13 +126,13 @@ def reported(config: Config) -> list[str]:
 
 def _turns(found: Facts) -> str:
     held = duration_text(found["held_seconds"])
-    let_go = found.get("let_go", 0)
+    no_help = found.get("no_help", 0)
     was = "were" if found["mode"] == "enforce" else "would have been"
     return (
         f"Turns ({found['mode']}): {found['active']} bursts now, {found['holding']} of them held; "
         f"{found['holds']} {was} held so far, for {held} in all, and {found['budgets']} used up "
         "their budget."
-        + (f" {let_go} went on because holds were seen not to help." if let_go else "")
+        + (f" {no_help} went on because holds were seen not to help." if no_help else "")
         + "".join(f" Lane {lane} {text}." for lane, text in found.get("lanes", {}).items())
     )
 

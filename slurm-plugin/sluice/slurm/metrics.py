@@ -76,7 +76,7 @@ METRICS = {
     "sluice_turns_held_seconds_total": ("counter", "seconds that bursts were held"),
     "sluice_turns_budgets_total": ("counter", "bursts that used up their budget"),
     "sluice_turns_trials_total": ("counter", "times that a held burst went, to see if holds help"),
-    "sluice_turns_let_go_total": ("counter", "bursts not held because holds did not help"),
+    "sluice_turns_no_help_total": ("counter", "bursts not held because holds did not help"),
     "sluice_turns_covered_share": ("gauge", "share of written bytes that turns can hold"),
 }
 """All there are; the docs, the dashboard and the alerts name no other."""
@@ -286,7 +286,7 @@ def of_turns(config: Config) -> Iterator[Sample]:
     yield "sluice_turns_agents", {}, int(now["agents"])
     for state in ("active", "holding"):
         yield "sluice_turns_bursts", {"state": state}, int(now[state])
-    for count in ("trials", "let_go"):
+    for count in ("trials", "no_help"):
         yield f"sluice_turns_{count}_total", {}, int(now.get(count, 0))
     if now["covered"] is not None:
         yield "sluice_turns_covered_share", {}, now["covered"]

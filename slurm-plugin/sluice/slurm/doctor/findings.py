@@ -381,7 +381,7 @@ def _turns_troubles(status: Status) -> Iterator[Finding]:
             "nothing, if jobs start more processes than twice the CPUs of a node",
         ),
         (
-            status.counts.get("left_alone", 0),
+            status.counts.get("no_room", 0),
             "parts of jobs found no room in sluice-turns",
             "see its limits in /usr/share/doc/sluice/reference/turns-protocol.md",
         ),

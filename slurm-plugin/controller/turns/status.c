@@ -1,4 +1,4 @@
-#include "report.h"
+#include "status.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "json.h"
 
-enum { MOST_NAMED = 100 };
+enum { MAX_NAMED = 100 };
 
 static void
 put_failing (struct json *json, const char *error, int64_t now)
@@ -23,16 +23,16 @@ put_failing (struct json *json, const char *error, int64_t now)
 
 /* UTC s of a moment on the coordinator's clock. */
 static int64_t
-moment (const struct report_facts *facts, double clock)
+moment (const struct status_facts *facts, double clock)
 {
 	return (int64_t)((double)time (NULL) - (facts->clock - clock));
 }
 
 static void
-put_held (struct json *json, const struct jobs *jobs, const struct report_facts *facts)
+put_held (struct json *json, const struct bursts *bursts, const struct status_facts *facts)
 {
-	struct jobs_held held[MOST_NAMED];
-	uint32_t n = jobs_list_held (jobs, held, MOST_NAMED);
+	struct held_job held[MAX_NAMED];
+	uint32_t n = bursts_list_held (bursts, held, MAX_NAMED);
 	json_put (json, "\"held\":{");
 	for (uint32_t i = 0; i < n; i++) {
 		json_put (json, "%s\"%u\":{\"text\":\"%.1f s in %u holds", i ? "," : "",
@@ -57,13 +57,14 @@ put_lanes (struct json *json, const struct sluice_policy *policy, uint32_t mask)
 
 /* In a lane's name only letters, digits and _ stand. */
 static void
-put_bursts (struct json *json, const struct jobs *jobs, const struct report_facts *facts)
+put_bursts (struct json *json, const struct bursts *bursts,
+	    const struct status_facts *facts)
 {
-	static struct jobs_burst bursts[MOST_NAMED];
-	uint32_t n = jobs_list_bursts (jobs, bursts, MOST_NAMED);
+	static struct active_burst active[MAX_NAMED];
+	uint32_t n = bursts_list (bursts, active, MAX_NAMED);
 	json_put (json, "\"bursts\":{");
 	for (uint32_t i = 0; i < n; i++) {
-		const struct jobs_burst *burst = &bursts[i];
+		const struct active_burst *burst = &active[i];
 		json_put (json, "%s\"%u\":{\"text\":\"", i ? "," : "", burst->job_id);
 		if (burst->reason == SLUICE_TURN_TRIAL)
 			json_put (json, "writes on trial, to see whether holds help");
@@ -86,20 +87,21 @@ put_bursts (struct json *json, const struct jobs *jobs, const struct report_fact
 }
 
 static void
-put_unseen (struct json *json, const struct jobs *jobs, const struct report_facts *facts)
+put_silent (struct json *json, const struct bursts *bursts,
+	    const struct status_facts *facts)
 {
-	static struct jobs_unseen unseen[MOST_NAMED];
-	uint32_t n = jobs_list_unseen (jobs, unseen, MOST_NAMED);
+	static struct silent_job silent[MAX_NAMED];
+	uint32_t n = bursts_list_silent (bursts, silent, MAX_NAMED);
 	json_put (json, "\"unseen\":{");
 	for (uint32_t i = 0; i < n; i++)
 		json_put (json,
-			  "%s\"%u\":{\"text\":\"no write seen\",\"since\":%" PRId64 "}",
-			  i ? "," : "", unseen[i].job_id, moment (facts, unseen[i].since));
+			  "%s\"%u\":{\"text\":\"no write yet\",\"since\":%" PRId64 "}",
+			  i ? "," : "", silent[i].job_id, moment (facts, silent[i].since));
 	json_put (json, "}");
 }
 
 static void
-put_lost (struct json *json, const struct report_facts *facts)
+put_lost (struct json *json, const struct status_facts *facts)
 {
 	struct agents_lost lost[AGENTS_MAX_LOST];
 	uint32_t n = agents_list_lost (facts->agents, lost);
@@ -107,7 +109,7 @@ put_lost (struct json *json, const struct report_facts *facts)
 	for (uint32_t i = 0; i < n; i++) {
 		json_put (json, "%s", i ? "," : "");
 		json_put_string (json, lost[i].address);
-		json_put (json, ":{\"text\":\"not heard of\",\"since\":%" PRId64 "}",
+		json_put (json, ":{\"text\":\"no connection\",\"since\":%" PRId64 "}",
 			  moment (facts, lost[i].since));
 	}
 	json_put (json, "}");
@@ -115,12 +117,13 @@ put_lost (struct json *json, const struct report_facts *facts)
 
 /* Of lanes that were learned to do other than their Bandwidth. */
 static void
-put_scales (struct json *json, const struct jobs *jobs, const struct report_facts *facts)
+put_scales (struct json *json, const struct bursts *bursts,
+	    const struct status_facts *facts)
 {
 	const char *comma = "";
 	json_put (json, "\"lanes\":{");
 	for (uint32_t i = 0; facts->policy && i < facts->policy->lane_count; i++) {
-		double percent = 100.0 * jobs_lane_scale (jobs, i);
+		double percent = 100.0 * bursts_lane_scale (bursts, i);
 		if (percent >= 99.5 && percent < 100.5)
 			continue;
 		json_put (json,
@@ -134,49 +137,49 @@ put_scales (struct json *json, const struct jobs *jobs, const struct report_fact
 }
 
 static void
-put_named (struct json *json, const struct jobs *jobs, const struct report_facts *facts)
+put_named (struct json *json, const struct bursts *bursts, const struct status_facts *facts)
 {
 	json_put (json, "\"named\":{");
-	put_held (json, jobs, facts);
+	put_held (json, bursts, facts);
 	json_put (json, ",");
-	put_bursts (json, jobs, facts);
+	put_bursts (json, bursts, facts);
 	json_put (json, ",");
-	put_unseen (json, jobs, facts);
+	put_silent (json, bursts, facts);
 	json_put (json, ",");
 	put_lost (json, facts);
 	json_put (json, ",");
-	put_scales (json, jobs, facts);
+	put_scales (json, bursts, facts);
 	json_put (json, "},");
 }
 
 static void
-put_counts (struct json *json, const struct jobs_counts *counts)
+put_counts (struct json *json, const struct bursts_counts *counts)
 {
 	const char *comma = "";
 	json_put (json, "\"counts\":{");
 #define PUT(name, meaning)                                                                 \
 	json_put (json, "%s\"%s\":%.0f", comma, #name, counts->name);                      \
 	comma = ",";
-	JOBS_COUNTS (PUT)
+	BURSTS_COUNTS (PUT)
 #undef PUT
 	json_put (json, "},");
 }
 
 void
-report_write (const struct jobs *jobs, const struct report_facts *facts,
-	      char out[REPORT_SIZE])
+status_write (const struct bursts *bursts, const struct status_facts *facts,
+	      char out[STATUS_SIZE])
 {
-	struct json json = { out, REPORT_SIZE, 0 };
+	struct json json = { out, STATUS_SIZE, 0 };
 	int64_t now = (int64_t)time (NULL);
 	json_put (&json, "{");
 	put_failing (&json, facts->error, now);
-	put_named (&json, jobs, facts);
-	put_counts (&json, jobs_counts (jobs));
+	put_named (&json, bursts, facts);
+	put_counts (&json, bursts_counts (bursts));
 	json_put (&json,
 		  "\"facts\":{\"mode\":\"%s\",\"pid\":%d,\"agents\":%u,\"refused_agents\":"
 		  "%" PRIu64 ",\"jobs\":%u,\"active\":%u,\"holding\":%u,\"unkept\":%" PRIu64
 		  "}}",
 		  facts->mode, (int)getpid (), agents_count (facts->agents),
-		  agents_refused (facts->agents), jobs_count (jobs),
-		  jobs_active_count (jobs), jobs_holding_count (jobs), facts->lost);
+		  agents_refused (facts->agents), bursts_job_count (bursts),
+		  bursts_active_count (bursts), bursts_holding_count (bursts), facts->lost);
 }
