@@ -49,8 +49,7 @@ struct sluice_profile {
 	double log_sd;	   /* sd of ln(weight on a target) due to the profile */
 	double confidence; /* 0..1 that the pattern is right */
 	float share[SLUICE_PATTERN_COUNT]; /* of the bytes, by pattern; sums to 1 */
-	/* By field: sd of ln (value of the next run); SLUICE_UNKNOWN where nobody can say.
-	 */
+	/* By field: sd of ln (value of the next run); SLUICE_UNKNOWN: unknown. */
 	float spread[SLUICE_PROFILE_FIELD_COUNT];
 	uint32_t pattern; /* enum sluice_pattern */
 	uint32_t runs;	  /* runs behind it */
@@ -78,7 +77,7 @@ const char *sluice_profile_field_name (unsigned int i);
 const char *sluice_profile_field_unit (unsigned int i);
 const char *sluice_profile_field_text (unsigned int i);
 
-/* s: the share of the chunks that nobody waits for until they are flushed. A chunk
+/* s: the share of the chunks that no process waits for until they are flushed. A chunk
  * is waited for if it is flushed right away or bypasses the cache. Without numbers
  * the pattern decides: AW streams, OWC and WS flush. */
 double sluice_profile_streaming_share (const struct sluice_profile *profile);

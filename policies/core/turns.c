@@ -7,12 +7,12 @@
 
 #include <math.h>
 
-static const double slack = 1e-9;	   /* of a share: rounding */
-static const double little = 0.1;	   /* of a station: to be overfilled by */
-static const double costly = 0.05;	   /* a switch_cost from which switching counts */
-static const double smallest_share = 1e-6; /* of a station; keeps the index finite */
-static const double shortest_left = 1e-6;  /* s */
-static const double one_call = 1.0;	   /* s: most calls that write take less */
+static const double rounding = 1e-9;	    /* of a share */
+static const double max_overfill = 0.1;	    /* of a station that it loads little */
+static const double min_switch_cost = 0.05; /* from which switching counts */
+static const double min_share = 1e-6;	    /* of a station; keeps the index finite */
+static const double min_left = 1e-6;	    /* s */
+static const double call_seconds = 1.0;	    /* of a call that writes, at most but for few */
 
 struct turns {
 	const struct sluice_turns_settings *settings;
@@ -62,7 +62,7 @@ sluice_turn_reason_name (unsigned int reason)
 static double
 expected_of (const struct sluice_turns_job *job)
 {
-	return job->expected >= shortest_left ? turns_sane (job->expected) : 0.0;
+	return job->expected >= min_left ? turns_sane (job->expected) : 0.0;
 }
 
 /* Seconds at full speed that are left of a burst; *level: up to how much done that holds.
@@ -71,12 +71,12 @@ static double
 left_of (const struct sluice_turns_job *job, double quantum, double *level)
 {
 	double done = turns_sane (job->done), expected = expected_of (job);
-	if (expected > 0.0 && done < expected * (1.0 - slack)) {
+	if (expected > 0.0 && done < expected * (1.0 - rounding)) {
 		*level = expected;
 		return larger (expected - done, 0.05 * expected);
 	}
 	double unit = expected > 0.0 ? expected : quantum;
-	double ratio = done / unit * (1.0 + 2.0 * slack);
+	double ratio = done / unit * (1.0 + 2.0 * rounding);
 	if (expected > 0.0) {
 		double step = ldexp (unit, ilogb (ratio));
 		*level = 2.0 * step;
@@ -90,8 +90,8 @@ static double
 index_of (const struct sluice_turns_job *job, double share, double left)
 {
 	double nodes = turns_sane (job->nodes);
-	return (nodes >= smallest_share ? nodes : 1.0)
-	       / (larger (share, smallest_share) * larger (left, shortest_left));
+	return (nodes >= min_share ? nodes : 1.0)
+	       / (larger (share, min_share) * larger (left, min_left));
 }
 
 /* s for which a burst may be held in all. It grows in steps: if it grew with what is done,
@@ -107,7 +107,7 @@ budget_of (const struct turns *t, const struct sluice_turns_job *job)
 double
 sluice_turns_respite (const struct sluice_turns_settings *settings)
 {
-	return one_call + 2.0 * settings->latency;
+	return call_seconds + 2.0 * settings->latency;
 }
 
 void
@@ -119,7 +119,7 @@ sluice_turns_pass (double respite, double share, double seconds, double *stretch
 	*went = share > 0.0 ? *went + seconds : 0.0;
 	if (share <= 0.0)
 		*stretch += seconds;
-	else if (*went >= respite * (1.0 - slack))
+	else if (*went >= respite * (1.0 - rounding))
 		*stretch = 0.0;
 }
 
@@ -128,7 +128,7 @@ static double
 left_of_stretch (const struct turns *t, const struct sluice_turns_job *job)
 {
 	double left = t->settings->hold - turns_sane (job->stretch);
-	return left > t->settings->hold * slack ? left : 0.0;
+	return left > t->settings->hold * rounding ? left : 0.0;
 }
 
 /* Seconds done up to which a burst counts as short; 0: it is not. One of which nothing is
@@ -146,7 +146,7 @@ short_until (const struct turns *t, const struct sluice_turns_job *job)
 /* Seconds by which a burst shows its length: those done, and where nothing is expected also
  * those for which it went, which others may have slowed. */
 static double
-shown (const struct turns *t, const struct sluice_turns_job *job)
+shown_length (const struct turns *t, const struct sluice_turns_job *job)
 {
 	double done = turns_sane (job->done);
 	double went = turns_sane (t->clock - job->began) - turns_sane (job->held);
@@ -156,7 +156,7 @@ shown (const struct turns *t, const struct sluice_turns_job *job)
 static int
 is_short (const struct turns *t, const struct sluice_turns_job *job)
 {
-	return shown (t, job) < short_until (t, job);
+	return shown_length (t, job) < short_until (t, job);
 }
 
 static int
@@ -217,20 +217,21 @@ part_that_fits (const struct turns *t, const struct turns_shares *want, double m
 	double part = 1.0;
 	for (uint32_t k = 0; k < t->station_count; k++) {
 		double room = 1.0 - t->taken.of[k];
-		int is_minor = want->of[k] < 0.5 * most && want->of[k] <= room + little;
+		int is_minor
+		    = want->of[k] < 0.5 * most && want->of[k] <= room + max_overfill;
 		if (want->of[k] > 0.0 && !is_minor)
 			part = smaller (part, room / want->of[k]);
 	}
 	return part;
 }
 
-/* Whether all of what everybody wants fits where this job is. */
+/* Whether all bursts together want more than a station of this job has. */
 static int
 is_full (const struct turns *t, const struct turns_shares *want)
 {
 	int full = 0;
 	for (uint32_t k = 0; k < t->station_count; k++)
-		full |= want->of[k] > 0.0 && t->wanted.of[k] > 1.0 + slack;
+		full |= want->of[k] > 0.0 && t->wanted.of[k] > 1.0 + rounding;
 	return full;
 }
 
@@ -238,7 +239,7 @@ static int
 is_costly (const struct turns *t, uint32_t lanes)
 {
 	for (uint32_t rest = lanes; rest; rest &= rest - 1U)
-		if (t->storage->lanes[__builtin_ctz (rest)].switch_cost >= costly)
+		if (t->storage->lanes[__builtin_ctz (rest)].switch_cost >= min_switch_cost)
 			return 1;
 	return 0;
 }
@@ -248,7 +249,7 @@ static double
 pace_of (const struct turns *t, double part)
 {
 	double pace = part * t->settings->pace;
-	return t->settings->pace > 0.0 && pace < 1.0 - slack ? pace : 1.0;
+	return t->settings->pace > 0.0 && pace < 1.0 - rounding ? pace : 1.0;
 }
 
 /* Why a job on a full station goes on of which so much fits; BEHIND: it does not. */
@@ -257,14 +258,14 @@ judge (const struct turns *t, const struct sluice_turns_job *job, double part)
 {
 	uint32_t lanes = turns_lanes_of (t->storage, job);
 	double fit = is_costly (t, lanes) ? t->settings->fit_costly : t->settings->fit;
-	int fits = part >= fit * (1.0 - slack);
+	int fits = part >= fit * (1.0 - rounding);
 	if (is_short (t, job))
 		return SLUICE_TURN_SHORT;
-	if (part >= 1.0 - slack || (fits && pace_of (t, part) >= 1.0))
+	if (part >= 1.0 - rounding || (fits && pace_of (t, part) >= 1.0))
 		return SLUICE_TURN_IN_ORDER;
 	if (job->flags & SLUICE_TURNS_EXEMPT)
 		return SLUICE_TURN_EXEMPT;
-	if (!(turns_sane (job->held) < budget_of (t, job) * (1.0 - slack)))
+	if (!(turns_sane (job->held) < budget_of (t, job) * (1.0 - rounding)))
 		return SLUICE_TURN_BUDGET;
 	if (fits)
 		return SLUICE_TURN_PARTLY;
@@ -294,10 +295,10 @@ takes_room (struct turns *t, const struct turns_shares *want)
 	return 1;
 }
 
-/* Let a burst go at the speed of its verdict. Returns the clock at which that may change.
- */
+/* Reserve what a burst takes at the speed of its verdict. Returns the clock at which that
+ * may change. */
 static double
-go (struct turns *t, uint32_t i, struct turns_shares *want)
+reserve (struct turns *t, uint32_t i, struct turns_shares *want)
 {
 	const struct sluice_turns_job *job = &t->jobs[i];
 	const struct sluice_turn *turn = &t->out[i];
@@ -310,10 +311,10 @@ go (struct turns *t, uint32_t i, struct turns_shares *want)
 	double reached = turns_sane (job->done);
 	if (turn->reason == SLUICE_TURN_SHORT) {
 		level = short_until (t, job);
-		reached = shown (t, job);
+		reached = shown_length (t, job);
 	}
 	/* It may be slower than full speed: do not ask in ever shorter steps. That a burst
-	 * is longer than expected, not over, is seen a latency later. */
+	 * is longer than expected, not over, is known a latency later. */
 	double again = larger (level - reached, 0.02 * level) + t->settings->latency;
 	if (turn->reason == SLUICE_TURN_STRETCH)
 		again = smaller (again, larger (sluice_turns_respite (t->settings)
@@ -324,7 +325,7 @@ go (struct turns *t, uint32_t i, struct turns_shares *want)
 
 /* Decide on the next in the order. Returns the clock at which its verdict may change. */
 static double
-give_turn (struct turns *t, uint32_t i)
+decide_next (struct turns *t, uint32_t i)
 {
 	const struct sluice_turns_job *job = &t->jobs[i];
 	struct sluice_turn *turn = &t->out[i];
@@ -342,12 +343,12 @@ give_turn (struct turns *t, uint32_t i)
 	}
 	if (turn->reason == SLUICE_TURN_PARTLY)
 		slow_down (t, i, pace_of (t, part) * want.speed);
-	return go (t, i, &want);
+	return reserve (t, i, &want);
 }
 
 /* Put all in order, and sum up what they want. */
 static void
-line_up (struct turns *t)
+sort_by_index (struct turns *t)
 {
 	struct turns_shares want;
 	for (uint32_t i = 0; i < t->n; i++) {
@@ -463,9 +464,9 @@ sluice_turns_decide (const struct sluice_turns_settings *settings,
 		.station_count = turns_station_count (storage),
 	};
 	double again = INFINITY;
-	line_up (&t);
+	sort_by_index (&t);
 	for (uint32_t k = 0; k < n; k++)
-		again = smaller (again, give_turn (&t, t.order[k]));
+		again = smaller (again, decide_next (&t, t.order[k]));
 	record_holds (&t);
 	return again;
 }

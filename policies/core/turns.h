@@ -1,8 +1,8 @@
 /*
  * Turns: which bursts of running jobs go at full speed now, and which wait.
  *
- * Where a storage is full, somebody is slow; who, decides what is lost. Bursts go in the
- * order of an index, Smith's rule on remaining work (Smith, Naval Research Logistics
+ * Where a storage is full, bursts are slow; their order decides what is lost. They go in
+ * the order of an index, Smith's rule on remaining work (Smith, Naval Research Logistics
  * Quarterly 3, 1956), which is optimal on one machine:
  *
  *   index = nodes / (share * left)
@@ -13,8 +13,8 @@
  * its demand, at least for `fit`, goes too, at the speed that is left: a station that it
  * takes little of may be overfilled by a little. The others are held. No burst
  * is held that touches no full station, must not be held, or was held for as long as the
- * budget allows. These take their place in the order all the same: what they take, others
- * do not have.
+ * budget allows. These take their place in the order all the same: others do not have
+ * what they take.
  *
  * A program may be watched, by itself or by others, and be ended where it shows no
  * progress. So no hold lasts for longer than `hold` at a stretch: then the burst goes until
@@ -32,12 +32,12 @@
  *   and where nothing is expected, the next of the levels quantum * 2^k above a (at least
  *   quantum): the burst that has done least comes first.
  *
- * The length of a burst is taken to be g, or the level above a.
+ * The length of a burst counts as g, or the level above a.
  *
  * So verdicts change when a burst begins or ends, when one crosses a level, and when a
- * budget is used up; sluice_turns_decide tells when the latter two are due.
+ * budget is used up; sluice_turns_decide returns when the latter two are due.
  *
- * Demands and capacities are never exact, and a demand that is taken too high leaves the
+ * Demands and capacities are never exact, and a demand that is set too high leaves the
  * storage idle, one too low overfills it. sluice_turns_learn corrects what a station is
  * taken to do by the speed at which bursts go.
  *
@@ -81,7 +81,7 @@ void sluice_turns_demand (const struct sluice_profile *profile,
 	   "one that fits in part goes at this times the speed that is left; 0: at full")  \
 	X (fit_costly, 0.5, 0.001, 1.0, "the same where switching programs costs")         \
 	X (budget, 5.0, 0.0, 1e6,                                                          \
-	   "a burst may be held for this many times the length that it is taken to have")  \
+	   "a burst may be held for this many times its expected length")                  \
 	X (hold, 60.0, 0.001, 1e6,                                                         \
 	   "seconds for which a burst is held at a stretch; then it goes for a moment")    \
 	X (quantum, 10.0, 0.001, 1e6,                                                      \
@@ -89,7 +89,7 @@ void sluice_turns_demand (const struct sluice_profile *profile,
 	X (tolerance, 0.1, 0.0, 1.0,                                                       \
 	   "a burst that is slower by less is not slowed by others")                       \
 	X (probe, 0.1, 0.0, 1.0,                                                           \
-	   "share by which a station is tried to do more, while it slows nobody")          \
+	   "share by which a station is tried to do more, while it slows no burst")        \
 	X (patience, 60.0, 0.0, 1e6, "s until that is tried again after it slowed one")    \
 	X (rare, 0.004, 0.0, 1.0,                                                          \
 	   "share of a week for which a station must have been full, for holds to pay")    \
@@ -133,9 +133,9 @@ enum sluice_turns_flags {
 struct sluice_turns_job {
 	uint64_t key; /* its own: orders those that are alike */
 	double nodes; /* that wait while it writes */
-	/* What it takes of each station, on all of its lanes together, while nobody is in
-	 * its way: of the job's own undisturbed bursts, or predicted from its profile. More
-	 * than its lanes have counts as all of that. */
+	/* What it takes of each station, on all of its lanes together, while no other
+	 * burst slows it: of the job's own undisturbed bursts, or predicted from its
+	 * profile. More than its lanes have counts as all of that. */
 	double demand[SLUICE_STATION_COUNT];
 	double expected;  /* s at full speed that the burst takes: the job's last one, else
 			   * history; 0: unknown */
@@ -143,8 +143,8 @@ struct sluice_turns_job {
 	double held;	  /* s for which it has been held in this burst: one in which
 			   * it goes at a share of 0.3 counts as 0.7 */
 	double most_held; /* s: what its run and its time limit allow of that */
-	/* sluice_turns_pass keeps these: s for which it was held at this stretch, and for
-	 * which it has gone since then; nobody else writes them. */
+	/* sluice_turns_pass updates these: s for which it was held at this stretch, and for
+	 * which it has gone since then. */
 	double stretch, went;
 	double began; /* clock at which the burst began */
 	/* For sluice_turns_learn: the share of full speed that its last verdict gave it,
@@ -170,7 +170,7 @@ struct sluice_turns_job {
 	X (BUDGET, "budget")	 /* it was held for as long as its budget allows */        \
 	X (STRETCH, "stretch")	 /* it was held for as long as one hold may last */        \
 	X (TRIAL, "trial")	 /* it goes for a moment, to see whether its hold helps */ \
-	X (NO_HELP, "no_help")	 /* holds were seen not to help here */
+	X (NO_HELP, "no_help")	 /* trials show that holds do not help here */
 
 #define SLUICE_ENUM_TURN_REASON(name, json) SLUICE_TURN_##name,
 enum sluice_turn_reason {
@@ -214,7 +214,7 @@ enum { SLUICE_TURNS_STATIONS = SLUICE_MAX_LANES * SLUICE_STATION_METADATA + 1 };
 
 /* What is known of a station from how bursts went. */
 struct sluice_turns_station {
-	double scale;	  /* what it can do, over what the storage says */
+	double scale;	  /* what it can do, over what the storage is configured to */
 	double slowed;	  /* clock at which it last slowed a burst */
 	double full;	  /* share of the last week for which bursts wanted more */
 	uint32_t is_full; /* whether they do since the last call */
@@ -235,7 +235,7 @@ void sluice_turns_memory_init (struct sluice_turns_memory *memory); /* nothing i
  * *out to the storage that turns are to be decided for.
  *
  * A station at which bursts are slowed that were to go can do no more than they do now.
- * One that slows nobody while others are held for it may do more: it is tried, a little
+ * One that slows no burst while others are held for it may do more: it is tried, a little
  * more each time, until it slows one; after that, not for `patience`. One that does more
  * than it is taken to do can do that. A station that was full for less than `rare` of the
  * last week is none that bursts need be held for.
@@ -258,10 +258,11 @@ struct sluice_turns_party {
 
 /*
  * What an order of bursts leaves of the node-seconds that two lose by sharing, 0 < s < 1.
- * Bursts meet at a random instant of either. Sharing equally, each loses the shorter rest,
- * m: (n_a + n_b) m; in order, one waits for the other: min (n_a b_b, n_b b_a), with what is
- * left of the burst that was first in place of its length. Where a length is unknown, both
- * count as equally long. Both fill the storage; where they do not, nothing is lost.
+ * Bursts overlap from a random instant of either. Sharing equally, each loses the shorter
+ * rest, m: (n_a + n_b) m; in order, one waits for the other: min (n_a b_b, n_b b_a), with
+ * what is left of the burst that was first in place of its length. Where a length is
+ * unknown, both count as equally long. Both fill the storage; where they do not, nothing is
+ * lost.
  */
 double sluice_turns_pair_share (struct sluice_turns_party a, struct sluice_turns_party b);
 

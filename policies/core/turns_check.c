@@ -5,15 +5,16 @@
 
 #include "turns_stations.h"
 
-static const double shortest_trial = 2.0; /* s: nodes report once a second */
-static const double half_life = 28800.0;  /* s in which evidence loses half of its weight */
-static const double most_trials = 16.0;	  /* of which evidence is the sum */
-static const double least_noise = 0.05;	  /* of a speed that is measured */
-static const double beyond = 3.0;	  /* sd: harm that is believed */
-static const double few = 1.5;		  /* trials that may show harm of a pair */
-static const double some = 3.5;		  /* of a lane, on which pairs differ */
-static const double enough = 6.0;	  /* that ought to show help, by one sd at least */
-static const double pause_after
+static const double min_trial_seconds = 2.0; /* nodes report once a second */
+static const double half_life_seconds
+    = 28800.0;				   /* in which evidence loses half of its weight */
+static const double max_trials = 16.0;	   /* of which evidence is the sum */
+static const double min_noise = 0.05;	   /* of a speed that is measured */
+static const double min_harm = 3.0;	   /* sd */
+static const double min_pair_trials = 1.5; /* that may show harm */
+static const double min_lane_trials = 3.5; /* likewise: its pairs differ */
+static const double max_doubtful_trials = 6.0; /* without help by one sd */
+static const double trial_pause
     = 20.0; /* lengths of a trial to the next one, if it helped */
 
 enum { WAYS = 4 }; /* places of the table that a pair may have */
@@ -24,21 +25,21 @@ static struct sluice_turns_evidence
 faded (const struct sluice_turns_evidence *evidence, double clock)
 {
 	struct sluice_turns_evidence now = *evidence;
-	double kept = exp2 (-larger (0.0, clock - evidence->faded) / half_life);
-	now.harm *= kept;
-	now.squares *= kept;
-	now.noise *= kept;
-	now.trials *= kept;
+	double left = exp2 (-larger (0.0, clock - evidence->faded) / half_life_seconds);
+	now.harm *= left;
+	now.squares *= left;
+	now.noise *= left;
+	now.trials *= left;
 	now.faded = clock;
 	return now;
 }
 
 /* Harm, in its own sd: at least what measuring leaves, or as much as trials differ. */
 static double
-sureness (const struct sluice_turns_evidence *now)
+certainty (const struct sluice_turns_evidence *now)
 {
 	double noise = now->noise;
-	if (now->trials > few) {
+	if (now->trials > min_pair_trials) {
 		double spread = now->squares - now->harm * now->harm / now->trials;
 		noise = larger (noise, spread * now->trials / (now->trials - 1.0));
 	}
@@ -49,9 +50,9 @@ int
 sluice_turns_has_stopped (const struct sluice_turns_evidence *evidence, double clock)
 {
 	struct sluice_turns_evidence now = faded (evidence, clock);
-	double sure = sureness (&now);
-	return (now.trials >= few && sure > beyond)
-	       || (now.trials >= enough && sure > -1.0);
+	double sd = certainty (&now);
+	return (now.trials >= min_pair_trials && sd > min_harm)
+	       || (now.trials >= max_doubtful_trials && sd > -1.0);
 }
 
 /* Pairs differ: a lane stops only where its harm is sure. */
@@ -59,7 +60,7 @@ static int
 lane_has_stopped (const struct sluice_turns_evidence *evidence, double clock)
 {
 	struct sluice_turns_evidence now = faded (evidence, clock);
-	return now.trials >= some && sureness (&now) > beyond;
+	return now.trials >= min_lane_trials && certainty (&now) > min_harm;
 }
 
 static void
@@ -71,11 +72,11 @@ add_trial (struct sluice_turns_evidence *evidence, double harm, double noise, do
 	now.squares += harm * harm;
 	now.noise += noise * noise;
 	now.trials += 1.0;
-	double kept = smaller (1.0, most_trials / now.trials);
-	now.harm *= kept;
-	now.squares *= kept;
-	now.noise *= kept;
-	now.trials *= kept;
+	double left = smaller (1.0, max_trials / now.trials);
+	now.harm *= left;
+	now.squares *= left;
+	now.noise *= left;
+	now.trials *= left;
 	/* What harms is tried again at once. */
 	now.due = harm > 0.0 ? clock : clock + pause * exp2 (now.trials - 1.0);
 	*evidence = now;
@@ -195,7 +196,7 @@ has_stopped (const struct bursts *b, uint32_t first, uint32_t held)
 static double
 length_of (const struct sluice_turns_settings *settings)
 {
-	return larger (settings->trial * settings->latency, shortest_trial);
+	return larger (settings->trial * settings->latency, min_trial_seconds);
 }
 
 /* Clock of a moment of the trial; the held burst goes from moment 1 to moment 3. */
@@ -227,14 +228,14 @@ others_of (const struct bursts *b, uint32_t held)
 	return sum;
 }
 
-/* -1: there are too many, or nobody knows what one has done. */
+/* -1: there are too many, or it is not known how far one is. */
 static int
-add_seen (const struct bursts *b, uint32_t i)
+add_measured (const struct bursts *b, uint32_t i)
 {
 	struct sluice_turns_trial *trial = &b->check->trial;
-	if (trial->count == SLUICE_TURNS_SEEN || !(b->jobs[i].moved >= 0.0))
+	if (trial->count == SLUICE_TURNS_MEASURED || !(b->jobs[i].moved >= 0.0))
 		return -1;
-	trial->seen[trial->count++] = (struct sluice_turns_seen){
+	trial->measured[trial->count++] = (struct sluice_turns_measured){
 		.key = b->jobs[i].key,
 		.nodes = larger (turns_sane (b->jobs[i].nodes), 1.0),
 		.share = share_of (b, i),
@@ -248,9 +249,9 @@ begin_trial (const struct bursts *b, uint32_t held, uint32_t first)
 	struct sluice_turns_trial *trial = &b->check->trial;
 	int failed;
 	trial->count = trial->moments = 0;
-	failed = add_seen (b, held) < 0;
+	failed = add_measured (b, held) < 0;
 	for (uint32_t i = 0; i < b->n && !failed; i++)
-		failed = is_other (b, i, held) && add_seen (b, i) < 0;
+		failed = is_other (b, i, held) && add_measured (b, i) < 0;
 	if (failed || trial->count < 2)
 		return;
 	trial->held = b->jobs[held].key;
@@ -276,10 +277,10 @@ measure (const struct bursts *b)
 	struct sluice_turns_trial *trial = &b->check->trial;
 	trial->at[trial->moments] = b->clock - b->check->lag;
 	for (uint32_t k = 0; k < trial->count; k++) {
-		uint32_t i = find_key (b, trial->seen[k].key);
+		uint32_t i = find_key (b, trial->measured[k].key);
 		if (i == NOT_FOUND || !(b->jobs[i].moved >= 0.0))
 			return -1;
-		trial->seen[k].moved[trial->moments] = b->jobs[i].moved;
+		trial->measured[k].moved[trial->moments] = b->jobs[i].moved;
 	}
 	trial->moments++;
 	return 0;
@@ -289,7 +290,7 @@ static double
 speed_of (const struct sluice_turns_trial *trial, uint32_t k, int moment)
 {
 	double seconds = trial->at[moment + 1] - trial->at[moment];
-	const double *moved = trial->seen[k].moved;
+	const double *moved = trial->measured[k].moved;
 	double speed = (moved[moment + 1] - moved[moment]) / larger (seconds, 1e-6);
 	return smaller (turns_sane (speed), 1.0);
 }
@@ -300,7 +301,7 @@ harm_of (const struct sluice_turns_trial *trial, double *noise)
 {
 	double lost = 0.0, slowed = 0.0, shares = 0.0, nodes = 0.0;
 	for (uint32_t k = 1; k < trial->count; k++) {
-		const struct sluice_turns_seen *one = &trial->seen[k];
+		const struct sluice_turns_measured *one = &trial->measured[k];
 		double before = speed_of (trial, k, 0), after = speed_of (trial, k, 2);
 		double part = before > 0.0 ? 1.0 - after / before : 0.0;
 		part = larger (part, -1.0);
@@ -309,9 +310,9 @@ harm_of (const struct sluice_turns_trial *trial, double *noise)
 		shares += one->share;
 		nodes += one->nodes * one->nodes;
 	}
-	const struct sluice_turns_seen *held = &trial->seen[0];
+	const struct sluice_turns_measured *held = &trial->measured[0];
 	double won = speed_of (trial, 0, 2) - speed_of (trial, 0, 0);
-	*noise = least_noise * sqrt (2.0 * held->nodes * held->nodes + nodes);
+	*noise = min_noise * sqrt (2.0 * held->nodes * held->nodes + nodes);
 	return held->nodes * (won - slowed / shares) - lost;
 }
 
@@ -329,16 +330,16 @@ judge (const struct bursts *b)
 	if (!pair)
 		pair = make_pair (check, goes, waits, b->clock);
 	pair->lane_mask = lanes_of (b, first) & lanes_of (b, held);
-	add_trial (&pair->evidence, harm, noise, b->clock, pause_after * length);
+	add_trial (&pair->evidence, harm, noise, b->clock, trial_pause * length);
 	for (uint32_t rest = pair->lane_mask; rest; rest &= rest - 1U)
 		add_trial (&check->lanes[__builtin_ctz (rest)], harm, noise, b->clock, 0.0);
 	if (harm <= 0.0)
 		check->rest = b->clock + 2.0 * length;
 }
 
-/* Whether the held burst is to go now. */
+/* Whether the held burst of the trial goes now. */
 static int
-is_let_go (const struct bursts *b, uint32_t i)
+is_on_trial (const struct bursts *b, uint32_t i)
 {
 	const struct sluice_turns_trial *trial = &b->check->trial;
 	return trial->is_on && b->jobs[i].key == trial->held && b->clock >= moment_at (b, 1)
@@ -358,25 +359,25 @@ is_undisturbed (const struct bursts *b)
 }
 
 static void
-give_up (const struct bursts *b)
+abandon (const struct bursts *b)
 {
 	if (b->clock >= moment_at (b, 1))
-		b->check->rest = b->clock + pause_after * length_of (b->settings);
+		b->check->rest = b->clock + trial_pause * length_of (b->settings);
 	b->check->trial.is_on = 0;
 }
 
 /* Returns the clock at which something is due. */
 static double
-go_on (const struct bursts *b)
+continue_trial (const struct bursts *b)
 {
 	struct sluice_turns_trial *trial = &b->check->trial;
 	double lag = b->check->lag, again = INFINITY;
-	int is_lost = !is_undisturbed (b);
-	while (!is_lost && trial->moments < SLUICE_TURNS_MOMENTS
+	int is_invalid = !is_undisturbed (b);
+	while (!is_invalid && trial->moments < SLUICE_TURNS_MOMENTS
 	       && b->clock >= moment_at (b, trial->moments) + lag)
-		is_lost = measure (b) < 0;
-	if (is_lost) {
-		give_up (b);
+		is_invalid = measure (b) < 0;
+	if (is_invalid) {
+		abandon (b);
 		return INFINITY;
 	}
 	if (trial->moments == SLUICE_TURNS_MOMENTS) {
@@ -418,11 +419,11 @@ begin_next (const struct bursts *b)
 	if (next == NOT_FOUND)
 		return INFINITY;
 	begin_trial (b, next, b->out[next].first);
-	return b->check->trial.is_on ? go_on (b) : INFINITY;
+	return b->check->trial.is_on ? continue_trial (b) : INFINITY;
 }
 
 static void
-let_go (const struct bursts *b, uint32_t i, enum sluice_turn_reason reason)
+release (const struct bursts *b, uint32_t i, enum sluice_turn_reason reason)
 {
 	struct sluice_turn *turn = &b->out[i];
 	turn->reason = reason;
@@ -433,16 +434,16 @@ let_go (const struct bursts *b, uint32_t i, enum sluice_turn_reason reason)
 }
 
 static void
-let_all_go (const struct bursts *b)
+release_all (const struct bursts *b)
 {
 	for (uint32_t i = 0; i < b->n; i++) {
 		uint32_t first = b->out[i].first;
 		if (first == NOT_FOUND)
 			continue;
-		if (is_let_go (b, i))
-			let_go (b, i, SLUICE_TURN_TRIAL);
+		if (is_on_trial (b, i))
+			release (b, i, SLUICE_TURN_TRIAL);
 		else if (has_stopped (b, first, i))
-			let_go (b, i, SLUICE_TURN_NO_HELP);
+			release (b, i, SLUICE_TURN_NO_HELP);
 	}
 }
 
@@ -473,9 +474,9 @@ sluice_turns_check (const struct sluice_turns_settings *settings,
 	if (!(settings->trial > 0.0))
 		return again;
 	if (check->trial.is_on)
-		again = go_on (&b);
+		again = continue_trial (&b);
 	if (!check->trial.is_on)
 		again = begin_next (&b);
-	let_all_go (&b);
+	release_all (&b);
 	return again;
 }

@@ -1,7 +1,7 @@
 /*
  * Whether holds help: verdicts of sluice_turns_decide, less the holds that do not.
  *
- * A hold is right only where the burst for whose sake it is made goes faster by it. Where
+ * A hold is right only where the burst that it is for goes faster by it. Where
  * programs disturb each other less than their demands say, or where others take the room
  * that a hold leaves, it only loses. So now and then a held burst goes for a moment,
  * and what it does then is compared with what those lose that go before it:
@@ -14,9 +14,9 @@
  * share a station without loss, v_h is d, and harm is below 0: the hold helps.
  *
  * One trial says little: speeds are measured, and others come and go. Trials are summed up
- * for each pair of programs (who goes first, who is held), and for each lane; harm has to
- * be beyond the noise that trials show, and beyond a least noise. Evidence fades, so that
- * holds are tried again.
+ * for each pair of programs (the one that goes first, the one that is held), and for each
+ * lane; harm has to be beyond the noise that trials show, and beyond a least noise.
+ * Evidence fades, so that holds are tried again.
  *
  * A trial lasts from four settled moments: held, about to go, going, about to be
  * held again. What the held burst had cached is written before the first. A trial counts
@@ -34,9 +34,9 @@
 #include "turns.h"
 
 enum {
-	SLUICE_TURNS_PAIRS = 256, /* that are remembered */
-	SLUICE_TURNS_SEEN = 32,	  /* bursts that a trial measures, at most */
-	SLUICE_TURNS_MOMENTS = 4, /* at which a trial measures */
+	SLUICE_TURNS_PAIRS = 256,   /* that are remembered */
+	SLUICE_TURNS_MEASURED = 32, /* bursts that a trial measures, at most */
+	SLUICE_TURNS_MOMENTS = 4,   /* at which a trial measures */
 };
 
 /* s until what a burst has left in the cache of a client is written; all others are slower
@@ -60,7 +60,7 @@ struct sluice_turns_pair {
 };
 
 /* A burst in a trial. */
-struct sluice_turns_seen {
+struct sluice_turns_measured {
 	uint64_t key;
 	double nodes, share; /* of its fullest station */
 	double moved[SLUICE_TURNS_MOMENTS];
@@ -69,12 +69,13 @@ struct sluice_turns_seen {
 /* One trial at a time. */
 struct sluice_turns_trial {
 	uint64_t held, first;		 /* keys */
-	uint64_t others;		 /* tells the set of those that go from any other */
+	uint64_t others;		 /* a hash of the set of those that go */
 	double began;			 /* clock */
 	double at[SLUICE_TURNS_MOMENTS]; /* clocks of what was measured */
 	uint32_t is_on, moments;
 	uint32_t count, reserved;
-	struct sluice_turns_seen seen[SLUICE_TURNS_SEEN]; /* the held one is the first */
+	struct sluice_turns_measured
+	    measured[SLUICE_TURNS_MEASURED]; /* the held one is the first */
 };
 
 struct sluice_turns_check {
@@ -89,9 +90,9 @@ struct sluice_turns_check {
 void sluice_turns_check_init (struct sluice_turns_check *check, double lag);
 
 /*
- * Let those go in out[0..n), the verdicts of sluice_turns_decide on jobs at `clock`, whose
- * holds do not help, and the one that is on trial. Returns the clock at which to decide
- * again if nothing happens before; INFINITY: no trial is under way.
+ * Release in out[0..n), the verdicts of sluice_turns_decide on jobs at `clock`, those that
+ * gain nothing by their hold, and the one that is on trial. Returns the clock at which to
+ * decide again if nothing happens before; INFINITY: no trial is under way.
  */
 double sluice_turns_check (const struct sluice_turns_settings *settings,
 			   const struct sluice_turns_storage *storage,

@@ -1,19 +1,19 @@
 /*
  * What the stations can do, from the speeds of bursts. All shares here are of what a
- * station is taken to do at the moment; a station's scale moves by what is seen.
+ * station is taken to do at the moment; a station's scale moves by what is measured.
  */
 #include <math.h>
 
 #include "turns_stations.h"
 
-static const double slack = 1e-9;    /* of a share: rounding */
-static const double week = 604800.0; /* s */
-static const double nearly = 0.95;   /* of a station: no more is planned to be left idle */
-static const double smallest_scale = 0.2, largest_scale = 5.0;
+static const double rounding = 1e-9; /* of a share */
+static const double week_seconds = 604800.0;
+static const double min_planned = 0.95; /* of a station, for it to be tried to do more */
+static const double min_scale = 0.2, max_scale = 5.0;
 
 /* What bursts make of the stations. */
-struct sight {
-	struct turns_shares wanted;  /* if nobody were in their way */
+struct observed {
+	struct turns_shares wanted;  /* if no other burst slowed them */
 	struct turns_shares planned; /* by the last verdicts */
 	struct turns_shares done;
 	int waits[MOST_STATIONS]; /* whether a burst there is held, or slowed down */
@@ -44,11 +44,11 @@ capacity_of (struct sluice_turns_storage *storage, uint32_t station)
 }
 
 static void
-see (const struct sluice_turns_storage *storage, const struct sluice_turns_job *jobs,
-     uint32_t n, struct sight *out)
+observe (const struct sluice_turns_storage *storage, const struct sluice_turns_job *jobs,
+	 uint32_t n, struct observed *out)
 {
 	struct turns_shares want;
-	*out = (struct sight){ .count = turns_station_count (storage) };
+	*out = (struct observed){ .count = turns_station_count (storage) };
 	for (uint32_t i = 0; i < n; i++) {
 		turns_want (storage, &jobs[i], &want);
 		double allowed = smaller (1.0, turns_sane (jobs[i].allowed) / want.speed);
@@ -65,21 +65,21 @@ see (const struct sluice_turns_storage *storage, const struct sluice_turns_job *
 
 /* What slows a job is the station of its own that most was planned for. */
 static void
-blame (const struct turns_shares *want, struct sight *sight)
+attribute (const struct turns_shares *want, struct observed *observed)
 {
 	double most = 0.0;
-	for (uint32_t k = 0; k < sight->count; k++)
+	for (uint32_t k = 0; k < observed->count; k++)
 		if (want->of[k] > 0.0)
-			most = larger (most, sight->planned.of[k]);
-	for (uint32_t k = 0; k < sight->count; k++)
-		sight->slows[k]
-		    |= want->of[k] > 0.0 && sight->planned.of[k] >= most * (1.0 - slack);
+			most = larger (most, observed->planned.of[k]);
+	for (uint32_t k = 0; k < observed->count; k++)
+		observed->slows[k] |= want->of[k] > 0.0
+				      && observed->planned.of[k] >= most * (1.0 - rounding);
 }
 
 static void
 find_slowed (const struct sluice_turns_settings *settings,
 	     const struct sluice_turns_storage *storage,
-	     const struct sluice_turns_job *jobs, uint32_t n, struct sight *sight)
+	     const struct sluice_turns_job *jobs, uint32_t n, struct observed *observed)
 {
 	struct turns_shares want;
 	for (uint32_t i = 0; i < n; i++) {
@@ -87,45 +87,45 @@ find_slowed (const struct sluice_turns_settings *settings,
 		double planned = smaller (want.speed, turns_sane (jobs[i].allowed));
 		if (jobs[i].speed >= 0.0
 		    && jobs[i].speed < planned * (1.0 - settings->tolerance))
-			blame (&want, sight);
+			attribute (&want, observed);
 	}
 }
 
 /* Judge one station. Returns the clock at which to do so again. */
 static double
-judge (const struct sluice_turns_settings *settings, const struct sight *sight, uint32_t k,
-       double clock, struct sluice_turns_station *station)
+judge (const struct sluice_turns_settings *settings, const struct observed *observed,
+       uint32_t k, double clock, struct sluice_turns_station *station)
 {
-	if (sight->hides[k])
+	if (observed->hides[k])
 		return INFINITY;
-	if (sight->done.of[k] > 1.0 + settings->tolerance) {
-		double scale = station->scale * sight->done.of[k];
-		station->scale = smaller (largest_scale, scale);
+	if (observed->done.of[k] > 1.0 + settings->tolerance) {
+		double scale = station->scale * observed->done.of[k];
+		station->scale = smaller (max_scale, scale);
 		return INFINITY;
 	}
-	/* Bursts that nobody could hold overfill it: that says nothing of its size. */
-	if (sight->planned.of[k] > 1.0 + slack)
+	/* Bursts that may not be held overfill it: that does not show its size. */
+	if (observed->planned.of[k] > 1.0 + rounding)
 		return INFINITY;
-	if (sight->slows[k]) {
-		double scale = station->scale * smaller (1.0, sight->done.of[k]);
-		station->scale = larger (smallest_scale, scale);
+	if (observed->slows[k]) {
+		double scale = station->scale * smaller (1.0, observed->done.of[k]);
+		station->scale = larger (min_scale, scale);
 		station->slowed = clock;
 		return INFINITY;
 	}
-	if (!sight->waits[k] || sight->planned.of[k] < nearly)
+	if (!observed->waits[k] || observed->planned.of[k] < min_planned)
 		return INFINITY;
 	if (clock < station->slowed + settings->patience)
 		return station->slowed + settings->patience;
 	double scale = station->scale * (1.0 + settings->probe);
-	station->scale = smaller (largest_scale, scale);
+	station->scale = smaller (max_scale, scale);
 	return clock + larger (settings->latency, turns_settling);
 }
 
-/* Let the time pass since the last call. */
+/* Account for the time since the last call. */
 static void
 pass_time (struct sluice_turns_memory *memory, double clock)
 {
-	double passed = 1.0 - exp (-larger (0.0, clock - memory->clock) / week);
+	double passed = 1.0 - exp (-larger (0.0, clock - memory->clock) / week_seconds);
 	for (uint32_t k = 0; k < SLUICE_TURNS_STATIONS; k++) {
 		struct sluice_turns_station *station = &memory->stations[k];
 		station->full += passed * (station->is_full - station->full);
@@ -135,11 +135,11 @@ pass_time (struct sluice_turns_memory *memory, double clock)
 
 /* Whether there is a station at which all speeds are known. */
 static int
-can_judge (const struct sight *sight)
+can_judge (const struct observed *observed)
 {
 	int can = 0;
-	for (uint32_t k = 0; k < sight->count; k++)
-		can |= sight->wanted.of[k] > 0.0 && !sight->hides[k];
+	for (uint32_t k = 0; k < observed->count; k++)
+		can |= observed->wanted.of[k] > 0.0 && !observed->hides[k];
 	return can;
 }
 
@@ -162,19 +162,19 @@ sluice_turns_learn (const struct sluice_turns_settings *settings,
 {
 	double again = INFINITY,
 	       settled = memory->learned + larger (settings->latency, turns_settling);
-	struct sight sight;
+	struct observed observed;
 
 	pass_time (memory, clock);
 	apply (storage, memory, 0.0, out);
-	see (out, jobs, n, &sight);
-	for (uint32_t k = 0; k < sight.count; k++)
-		memory->stations[k].is_full = sight.wanted.of[k] > 1.0 + slack;
+	observe (out, jobs, n, &observed);
+	for (uint32_t k = 0; k < observed.count; k++)
+		memory->stations[k].is_full = observed.wanted.of[k] > 1.0 + rounding;
 	if (clock < settled) {
 		again = n ? settled : INFINITY;
-	} else if (can_judge (&sight)) {
-		find_slowed (settings, out, jobs, n, &sight);
-		for (uint32_t k = 0; k < sight.count; k++)
-			again = smaller (again, judge (settings, &sight, k, clock,
+	} else if (can_judge (&observed)) {
+		find_slowed (settings, out, jobs, n, &observed);
+		for (uint32_t k = 0; k < observed.count; k++)
+			again = smaller (again, judge (settings, &observed, k, clock,
 						       &memory->stations[k]));
 		memory->learned = clock;
 	}

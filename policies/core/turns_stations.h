@@ -1,6 +1,6 @@
 /*
- * Internal to turns: what bursts take of the stations of a storage. turns.c decides who
- * goes, turns_learn.c what the stations can do.
+ * Internal to turns: what bursts take of the stations of a storage. turns.c decides
+ * which go, turns_learn.c what the stations can do.
  */
 #ifndef SLUICE_TURNS_STATIONS_H
 #define SLUICE_TURNS_STATIONS_H
@@ -37,8 +37,8 @@ turns_sane (double value)
 uint32_t turns_lanes_of (const struct sluice_turns_storage *storage,
 			 const struct sluice_turns_job *job);
 
-/* Set what a job takes of each station if nobody is in its way: all of its fullest one at
- * most, which is returned. */
+/* Set what a job takes of each station if no other burst slows it: all of its fullest one
+ * at most, which is returned. */
 double turns_want (const struct sluice_turns_storage *storage,
 		   const struct sluice_turns_job *job, struct turns_shares *out);
 

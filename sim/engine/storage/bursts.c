@@ -103,8 +103,8 @@ burst_control_free (struct burst_control *control)
 }
 
 static void
-take_for_demand (const struct burst_control *control, struct burst *burst,
-		 const double demand[SLUICE_STATION_COUNT])
+set_demand (const struct burst_control *control, struct burst *burst,
+	    const double demand[SLUICE_STATION_COUNT])
 {
 	for (int i = 0; i < SLUICE_STATION_COUNT; i++)
 		burst->demand[i] = demand[i] * control->config.demand_error;
@@ -115,7 +115,7 @@ burst_expect (const struct burst_control *control, struct burst *burst, double e
 	      const double demand[SLUICE_STATION_COUNT])
 {
 	burst->expected = expected;
-	take_for_demand (control, burst, demand);
+	set_demand (control, burst, demand);
 }
 
 void
@@ -127,7 +127,7 @@ burst_learn (const struct burst_control *control, struct burst *burst, uint64_t 
 		return;
 	burst->expected
 	    = seconds * factor_of (control->seed, key, number, BURST_NOISE, noise);
-	take_for_demand (control, burst, demand);
+	set_demand (control, burst, demand);
 }
 
 void
@@ -180,15 +180,15 @@ burst_control_begin (struct burst_control *control)
 }
 
 void
-burst_control_see (struct burst_control *control, double now, uint32_t slot,
-		   const struct burst *burst, uint32_t coverage,
-		   const struct sluice_turns_job *job)
+burst_control_report (struct burst_control *control, double now, uint32_t slot,
+		      const struct burst *burst, uint32_t coverage,
+		      const struct sluice_turns_job *job)
 {
-	double seen = job->began + control->config.settings.latency;
+	double known = job->began + control->config.settings.latency;
 	if (coverage == SLUICE_UNSEEN)
 		return;
-	if (seen > now) {
-		control->at = fmin (control->at, seen);
+	if (known > now) {
+		control->at = fmin (control->at, known);
 		control->is_blind = 1;
 		return;
 	}
@@ -209,7 +209,7 @@ burst_control_see (struct burst_control *control, double now, uint32_t slot,
 	memcpy (out->demand, burst->demand, sizeof out->demand);
 }
 
-/* A burst that has begun and is not seen yet may be what slows the others. */
+/* A burst that has begun and is not known yet may be what slows the others. */
 static void
 forget_speeds (struct burst_control *control)
 {

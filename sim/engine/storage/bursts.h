@@ -2,11 +2,11 @@
  * Bursts of jobs as both storage models have them: by how much those of a job differ in
  * length, and the control that lets them take turns (turns.h).
  *
- * Control sees a burst `latency` after it begins, and its end likewise. It knows how far
- * each burst is, and how long the job's last one took, by a measurement; of the first
+ * Control learns of a burst `latency` after it begins, and its end likewise. It knows how
+ * far each burst is, and how long the job's last one took, by a measurement; of the first
  * one, and of what a job takes of the stations, what it is told until a burst has ended.
  * Bursts of jobs that are not covered cannot be held; where the storage does not count
- * what each job writes, they are not seen either.
+ * what each job writes, they are not known either.
  */
 #ifndef SLUICE_BURSTS_H
 #define SLUICE_BURSTS_H
@@ -32,8 +32,8 @@ int sluice_turns_config_check (const struct sluice_turns_config *config,
 
 /* What turns can do about a job. */
 enum sluice_coverage {
-	SLUICE_COVERED, /* its bursts are seen and may be held */
-	SLUICE_SEEN,	/* they are seen */
+	SLUICE_COVERED, /* its bursts are known and may be held */
+	SLUICE_SEEN,	/* they are known */
 	SLUICE_UNSEEN
 };
 
@@ -55,7 +55,7 @@ typedef void sluice_turns_watch (void *watcher, const struct sluice_turns_decide
 struct burst {
 	double expected;		     /* s; 0: unknown */
 	double demand[SLUICE_STATION_COUNT]; /* shares of all lanes */
-	double allowed;	      /* share of its rate alone that turns let it have */
+	double allowed;	      /* share of its rate alone that turns allow it */
 	double weight;	      /* at servers that weigh */
 	double charged;	      /* time up to which it is charged for being held */
 	double stretch, went; /* as in struct sluice_turns_job */
@@ -65,20 +65,20 @@ struct burst {
 
 struct burst_control {
 	struct sluice_turns_config config;
-	struct sluice_turns_storage storage; /* as it is said to be */
+	struct sluice_turns_storage storage; /* as it is configured */
 	struct sluice_turns_memory memory;
 	struct sluice_turns_check check;
 	uint64_t seed;		   /* of what differs between bursts, and of noise */
 	double at;		   /* when control decides next; INFINITY: by no event */
 	sluice_turns_watch *watch; /* NULL: none */
 	void *watcher;
-	struct sluice_turns_job *jobs; /* the bursts that it sees */
+	struct sluice_turns_job *jobs; /* the bursts that it knows */
 	struct sluice_turn *turns;     /* its verdicts on them */
 	uint32_t *slots;	       /* their jobs, by the model's numbers */
 	uint32_t *order;	       /* scratch */
 	double highest; /* index of a burst on a full station, in its verdicts */
 	uint32_t count;
-	uint32_t is_blind; /* a burst has begun that it does not see yet */
+	uint32_t is_blind; /* a burst has begun that it does not know yet */
 };
 
 /* Normally distributed, by a seed and a number. */
@@ -96,7 +96,7 @@ void burst_control_init (struct burst_control *control,
 int burst_control_grow (struct burst_control *control, uint32_t room); /* -1: no memory */
 void burst_control_free (struct burst_control *control);
 
-/* What control is told of a job at its start. */
+/* What control expects of a job at its start. */
 void burst_expect (const struct burst_control *control, struct burst *burst,
 		   double expected, const double demand[SLUICE_STATION_COUNT]);
 
@@ -109,18 +109,18 @@ void burst_begin (struct burst *burst, double now);
 /* It is held no more. */
 void burst_end (const struct burst_control *control, struct burst *burst, double now);
 
-/* A burst begins or ends: decide when that is seen. */
+/* A burst begins or ends: decide when that is known. */
 void burst_control_ask (struct burst_control *control, double now);
 
 /*
- * Decide: begin, see each burst that goes on (its key, nodes, done, began, speed, program
- * and lanes), decide, and let each job follow its verdict. Returns 1 where that changes
- * anything.
+ * Decide: begin, report each burst that goes on (its key, nodes, done, began, speed,
+ * program and lanes), decide, and let each job follow its verdict. Returns 1 where that
+ * changes anything.
  */
 void burst_control_begin (struct burst_control *control);
-void burst_control_see (struct burst_control *control, double now, uint32_t slot,
-			const struct burst *burst, uint32_t coverage,
-			const struct sluice_turns_job *job);
+void burst_control_report (struct burst_control *control, double now, uint32_t slot,
+			   const struct burst *burst, uint32_t coverage,
+			   const struct sluice_turns_job *job);
 void burst_control_decide (struct burst_control *control, double now);
 int burst_follow (const struct burst_control *control, struct burst *burst,
 		  const struct sluice_turn *turn, double now);

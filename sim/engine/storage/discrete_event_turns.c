@@ -1,6 +1,6 @@
 /*
- * Bursts that take turns (bursts.h): programs as control sees them, and its verdicts put
- * into effect. A burst of a program lasts from its first process's begin to its last
+ * Bursts that take turns (bursts.h): programs as control observes them, and its verdicts
+ * put into effect. A burst of a program lasts from its first process's begin to its last
  * one's end. Processes that may not write wait in a line, in the order of asking; those of
  * a program that goes in part leave it as fast as that part allows.
  */
@@ -90,7 +90,7 @@ rq_turn_ends (struct simulation *s, struct program *program)
 }
 
 static uint32_t
-take_held (struct simulation *s, struct program *program)
+pop_held (struct simulation *s, struct program *program)
 {
 	uint32_t number = program->first_held;
 	program->first_held = s->processes[number].next_held;
@@ -102,7 +102,7 @@ void
 rq_forget_turn (struct simulation *s, struct program *program)
 {
 	while (program->first_held != NOTHING)
-		take_held (s, program);
+		pop_held (s, program);
 	if (program->in_burst)
 		account_burst (s, program);
 }
@@ -156,11 +156,11 @@ rq_may_write (struct simulation *s, uint32_t number, double bytes)
 }
 
 static void
-let_write (struct simulation *s, struct program *program)
+resume_writes (struct simulation *s, struct program *program)
 {
 	program->wake_at = INFINITY;
 	while (program->first_held != NOTHING && may_go (s, program))
-		rq_resume (s, take_held (s, program));
+		rq_resume (s, pop_held (s, program));
 	wake_later (s, program);
 }
 
@@ -169,12 +169,12 @@ rq_wake (struct simulation *s, uint32_t number)
 {
 	struct program *program = &s->programs[number];
 	if (program->wake_at <= s->now)
-		let_write (s, program);
+		resume_writes (s, program);
 }
 
-/* Show control all bursts that go on. */
+/* Report all bursts that go on to control. */
 static void
-show_all (struct simulation *s)
+report_all (struct simulation *s)
 {
 	for (uint32_t i = 0; i < s->program_count; i++) {
 		const struct program *program = &s->programs[i];
@@ -188,8 +188,8 @@ show_all (struct simulation *s)
 			.lane_mask = program->lane_mask,
 		};
 		if (program->in_burst)
-			burst_control_see (&s->control, s->now, i, &program->burst,
-					   program->is->coverage, &is);
+			burst_control_report (&s->control, s->now, i, &program->burst,
+					      program->is->coverage, &is);
 	}
 }
 
@@ -199,7 +199,7 @@ rq_control (struct simulation *s)
 	if (s->control.at > s->now)
 		return; /* an earlier event did it */
 	burst_control_begin (&s->control);
-	show_all (s);
+	report_all (s);
 	burst_control_decide (&s->control, s->now);
 	if (isfinite (s->control.at))
 		rq_schedule (s, s->control.at, EVENT_CONTROL, 0);
@@ -209,6 +209,6 @@ rq_control (struct simulation *s)
 				   s->now))
 			continue;
 		program->pace_clock = s->now;
-		let_write (s, program);
+		resume_writes (s, program);
 	}
 }

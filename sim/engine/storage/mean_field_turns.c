@@ -1,6 +1,6 @@
 /*
- * Bursts that take turns (bursts.h): the storage's own state as control sees it, and its
- * verdicts put into effect as speeds and weights.
+ * Bursts that take turns (bursts.h): the storage's own state as control observes it, and
+ * its verdicts put into effect as speeds and weights.
  */
 #include <math.h>
 
@@ -77,9 +77,9 @@ mean_field_learn (struct sluice_mean_field *w, struct mean_field_job *job)
 		     demand);
 }
 
-/* Show control all bursts that go on. */
+/* Report all bursts that go on to control. */
 static void
-show_all (struct sluice_mean_field *w)
+report_all (struct sluice_mean_field *w)
 {
 	for (uint32_t i = 0; i < w->config.lane_count; i++)
 		for (uint32_t k = 0; k < w->lanes[i].count; k++) {
@@ -95,8 +95,8 @@ show_all (struct sluice_mean_field *w)
 				.lane_mask = job->mask,
 			};
 			if (mean_field_home (job->mask) == i)
-				burst_control_see (&w->control, w->now, slot, &job->turn,
-						   job->load.coverage, &is);
+				burst_control_report (&w->control, w->now, slot, &job->turn,
+						      job->load.coverage, &is);
 		}
 }
 
@@ -106,7 +106,7 @@ mean_field_take_turns (struct sluice_mean_field *w)
 	if (w->dirty)
 		mean_field_solve (w);
 	burst_control_begin (&w->control);
-	show_all (w);
+	report_all (w);
 	burst_control_decide (&w->control, w->now);
 	for (uint32_t k = 0; k < w->control.count; k++) {
 		struct mean_field_job *job = &w->jobs[w->control.slots[k]];
