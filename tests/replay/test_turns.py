@@ -65,14 +65,13 @@ MODELS = pytest.mark.parametrize("on", [{}, BY_REQUEST], ids=["mean-field", "dis
 
 
 @MODELS
-@pytest.mark.parametrize("policy", ["turns", "weights", "sluice-auto"])
+@pytest.mark.parametrize("policy", ["turns", "sluice-auto"])
 def test_every_verdict_of_a_replay_is_that_of_the_core(policy, on):
     """The same state gives the same bytes, and the same clock at which to decide again."""
     reasons = set()
     for decided in decided_in(policy, turns=1.0, **REAL, **on):
         reasons |= decided.reasons()
-    assert reasons >= {"not_full", "exempt"}
-    assert ("behind" in reasons) == (policy != "weights")
+    assert reasons >= {"not_full", "behind", "exempt"}
 
 
 def test_first_bursts_are_taken_to_need_what_the_core_predicts():
@@ -105,25 +104,16 @@ def test_turns_lose_less_than_no_order(on):
 
 
 @MODELS
-def test_weights_lose_less_than_fair_servers_and_hold_nobody(on):
-    found = {name: outcome(name, **on) for name in ("server-fair", "weights")}
-    lost = {name: one.lost_slot_seconds.sum() for name, one in found.items()}
-    assert lost["weights"] < 0.9 * lost["server-fair"]
-    assert not found["weights"].contention["held"].any()
-
-
-@MODELS
 def test_sluice_with_turns_loses_less_than_without(on):
     lost = [outcome("sluice-auto", turns=t, **on).lost_slot_seconds.sum() for t in (0.0, 1.0)]
     assert lost[1] < 0.9 * lost[0]
 
 
-@pytest.mark.parametrize(("policy", "plain"), [("turns", "none"), ("weights", "server-fair")])
 @pytest.mark.parametrize("model", ["mean-field", "discrete-event"])
-def test_a_storage_that_is_never_full_is_left_alone(policy, plain, model):
+def test_a_storage_that_is_never_full_is_left_alone(model):
     roomy = storage_for(SLOTS, targets=4000)
     roomy = replace(roomy, numbers={"metadata_rate": 1e9}, model=model, grain=256.0)
-    plain, ordered = (outcome(name, roomy, jobs=80) for name in (plain, policy))
+    plain, ordered = (outcome(name, roomy, jobs=80) for name in ("none", "turns"))
     assert not ordered.contention["held"].any()
     assert ordered.results.tobytes() == plain.results.tobytes()
 
@@ -197,9 +187,7 @@ def test_a_job_alone_takes_as_long_by_request_as_by_rate():
     assert alone.sum() == pytest.approx(nominal.sum(), rel=0.01)
 
 
-@pytest.mark.parametrize(
-    ("policy", "grain"), [("none", 256.0), ("turns", 64.0), ("weights", 256.0)]
-)
+@pytest.mark.parametrize(("policy", "grain"), [("none", 256.0), ("turns", 64.0)])
 def test_both_storage_models_lose_about_the_same(policy, grain):
     """Where no flushes share a commit; holds need finer requests."""
     finer = replace(BY_REQUEST["storage"], grain=grain)
@@ -213,7 +201,7 @@ def test_both_storage_models_lose_about_the_same(policy, grain):
         ("period-sets", {}, "write in no sets; use the mean-field model"),
         ("none", {"sharing": "nodes"}, "do not share by nodes; use the mean-field model"),
         ("none", {"lanes": ((3, 1), (2, 1))}, "or use the mean-field model"),
-        ("weights", {"numbers": {"switch_cost": 0.1}}, "neither seek nor keep order"),
+        ("server-fair", {"numbers": {"switch_cost": 0.1}}, "neither seek nor keep order"),
     ],
 )
 def test_what_a_storage_model_cannot_do_is_refused_with_the_one_that_can(policy, changed, says):
@@ -313,18 +301,6 @@ def test_two_bursts_that_fit_take_no_turns():
     assert ends == pytest.approx([100.0, 10.0])
 
 
-def test_servers_that_weigh_jobs_share_by_their_place_in_the_order():
-    mean_field = MeanField(
-        lanes=((16, 2),),
-        sharing="weights",
-        turns={"latency": 0.0, "rare": 0.0, "weigh": 1.0, "exponent": 1.0},
-    )
-    # At first three quarters and a quarter; what is left of A falls faster than of B.
-    ends = ends_of(mean_field, (0.0, known(mean_field, 10.0)), (0.0, known(mean_field, 30.0)))
-    assert 10.0 < ends[0] < 40.0 / 3.0
-    assert ends[1] == pytest.approx(40.0, rel=1e-3)
-
-
 def test_a_job_that_is_killed_while_it_is_held_gives_its_time_to_nobody():
     mean_field = one_lane()
     slot = mean_field.start(0.0, known(mean_field, 100.0), tag=1)
@@ -379,13 +355,11 @@ MOST_WAIT = 0.01
 MOST_TWICE = 0.003
 WORST = -0.03
 """Share of the bound: no draw does worse."""
-ORDERED = ("turns", "turns, as real", *HALVES, "weights", "weights, as real")
+ORDERED = ("turns", "turns, as real", *HALVES)
 LOSES = {
     ("64 nodes, first come", HALVES[0]): "-0.18: chance, +0.04 where draws are averaged",
     ("64 nodes, first come", HALVES[1]): "-0.15, -0.05 averaged: who is not seen takes the room",
     ("256 nodes, fair", HALVES[1]): "-0.06, -0.03 averaged: likewise",
-    ("256 nodes, first come", "weights"): "-0.06: few bursts meet, and weights slow those that do",
-    ("256 nodes, first come", "weights, as real"): "-0.16, -0.10 averaged: likewise",
 }
 """Where one does: by how much, and what of it is chance (docs/evidence/turns.md)."""
 
@@ -418,7 +392,7 @@ def test_sluice_with_turns_recovers_no_less_than_turns_alone(cell, real):
 
 @pytest.mark.acceptance
 @pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("what", ["turns", "turns, as real", "weights"])
+@pytest.mark.parametrize("what", ["turns", "turns, as real"])
 def test_turns_lengthen_neither_waits_nor_many_jobs(cell, what):
     draws = found(cell, what)
     assert median(one["wait"] for one in draws) <= MOST_WAIT

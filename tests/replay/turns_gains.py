@@ -39,8 +39,6 @@ ASKED = {
     "half of the jobs covered": ("turns", (), {"covered": 0.5}),
     "half of the jobs covered, as real": ("turns", VARYING, {**REAL, "covered": 0.5}),
     "half covered, others not seen": ("turns", VARYING, {**REAL, "covered": 0.5, "seen": 0.0}),
-    "weights": ("weights", (), {}),
-    "weights, as real": ("weights", VARYING, REAL),
     "Sluice, a day": ("sluice-auto", (), {"max_delay": float(DAY)}),
     "Sluice, a day, and turns": ("sluice-auto", (), {"max_delay": float(DAY), "turns": 1.0}),
     "Sluice, a day, and turns, as real": (
@@ -121,7 +119,7 @@ def answers(cell, draws=DRAWS):
 
 
 def settled(cell, draws=FEW):
-    same = {what: ASKED[what] for what in ("turns, as real", "weights, as real")}
+    same = {what: ASKED[what] for what in ("turns, as real",)}
     return _answers(cell, draws, {**same, **SETTLED})
 
 
@@ -178,7 +176,7 @@ def show(title, found, draws):
 
 CHANCE = {
     "64 nodes, first come": ("turns, as real", *HALVES),
-    "256 nodes, first come": ("weights, as real", *HALVES),
+    "256 nodes, first come": HALVES,
     "256 nodes, fair": HALVES,
 }
 NUDGES = 8

@@ -39,7 +39,6 @@ test_mean_field (uint32_t sharing)
 	sluice_mean_field_config_init (&config);
 	config.sharing = sharing;
 	config.turns.is_on = sharing != SLUICE_SHARING_JOBS;
-	config.turns.weigh = sharing == SLUICE_SHARING_WEIGHTS;
 	config.burst_spread = 0.3;
 	config.lane_count = 3;
 	config.lanes[1] = config.lanes[2] = config.lanes[0];
@@ -94,8 +93,7 @@ test_requests (double seek, uint32_t dispatch)
 	storage.ordered = dispatch == SLUICE_DISPATCH_TURNS;
 	storage.turns.is_on = 1;
 	storage.turns.settings.latency = 0.01;
-	storage.turns.weigh = storage.weighs
-	    = !(seek > 0.0) && dispatch == SLUICE_DISPATCH_REROUTE;
+	storage.shares = !(seek > 0.0) && dispatch == SLUICE_DISPATCH_REROUTE;
 	storage.burst_spread = 0.3;
 
 	struct sluice_program programs[3];
@@ -181,7 +179,7 @@ main (void)
 {
 	for (uint32_t sync = SLUICE_SYNC_BEHIND; sync <= SLUICE_SYNC_FLUSH; sync++)
 		test_told_when_to_begin (sync);
-	for (uint32_t sharing = 0; sharing <= SLUICE_SHARING_WEIGHTS; sharing++)
+	for (uint32_t sharing = 0; sharing <= SLUICE_SHARING_NODES; sharing++)
 		test_mean_field (sharing);
 	for (uint32_t dispatch = 0; dispatch <= SLUICE_DISPATCH_REROUTE; dispatch++) {
 		test_requests (0.0, dispatch);

@@ -93,29 +93,18 @@ def test_a_burst_that_fits_in_part_goes_at_the_pace_that_is_left():
     assert found[1].held == pytest.approx(6.7, rel=0.05)
 
 
-def test_targets_that_weigh_programs_share_by_their_place_in_the_order():
-    """At first three quarters and a quarter; what is left of A falls faster than of B."""
-    weighing = {**AT_ONCE, "weigh": 1.0, "exponent": 1.0}
-    found = simulate({**STORAGE, "weighs": 1}, [writer(10), writer(30)], turns=weighing)
-    assert 10 < found[0].end < 40 / 3
-    assert found[1].end == pytest.approx(40, rel=0.01)
-    assert [one.held for one in found] == [0, 0]
-
-
-def test_targets_that_weigh_programs_share_equally_without_turns():
-    """A program with four times as many requests under way gets no more."""
+def test_targets_that_share_equally_give_many_requests_no_more():
+    """Here four times as many are under way."""
     many = {"processes": 64, "operations": 100, "sync": "behind"}
     few = {"processes": 16, "operations": 400, "sync": "behind"}
-    fair, first_come = (simulate({**STORAGE, "weighs": w}, [many, few]) for w in (1, 0))
+    fair, first_come = (simulate({**STORAGE, "shares": w}, [many, few]) for w in (1, 0))
     assert fair[0].end == pytest.approx(fair[1].end, rel=0.05)
     assert first_come[0].end < 0.8 * first_come[1].end
 
 
-def test_turns_that_weigh_are_refused_where_targets_cannot():
-    with pytest.raises(StorageModelError, match="give the storage weighs = 1"):
-        simulate(STORAGE, [writer(10)], turns={"weigh": 1.0})
+def test_targets_that_share_equally_do_not_seek():
     with pytest.raises(StorageModelError, match="neither seek nor keep order"):
-        simulate({**STORAGE, "weighs": 1, "seek_seconds": 0.001}, [writer(10)])
+        simulate({**STORAGE, "shares": 1, "seek_seconds": 0.001}, [writer(10)])
 
 
 def test_a_setting_that_turns_do_not_have_is_refused_by_name():
@@ -179,16 +168,6 @@ def test_turns_lose_less_than_no_order_where_little_is_known():
     assert known[0] < 0.8 * known[1]
 
 
-def test_weights_lose_less_than_equal_shares():
-    weighing = {**AT_ONCE, "weigh": 1.0}
-    fair = {**COARSE, "weighs": 1}
-    ordered, equal = (
-        sum(lost(mixed(seed), storage=fair, turns=turns) for seed in (1, 2))
-        for turns in (weighing, None)
-    )
-    assert ordered < 0.7 * equal
-
-
 def decided_in(jobs, storage, turns):
     """Return each call of the core."""
     watch, seen = watcher()
@@ -196,17 +175,15 @@ def decided_in(jobs, storage, turns):
     return seen
 
 
-@pytest.mark.parametrize("weigh", [0.0, 1.0])
-def test_every_verdict_is_that_of_the_core(weigh):
+def test_every_verdict_is_that_of_the_core():
     """The same state gives the same bytes, and the same clock at which to decide again."""
     reasons = set()
     coverage = itertools.cycle(["covered", "covered", "seen"])
     jobs = [{**job, "coverage": next(coverage)} for job in mixed(4)]
-    storage = {**COARSE, "lanes": 2, "weighs": weigh, "burst_spread": 0.2}
-    for decided in decided_in(jobs, storage, {**REAL, "weigh": weigh}):
+    storage = {**COARSE, "lanes": 2, "burst_spread": 0.2}
+    for decided in decided_in(jobs, storage, REAL):
         reasons |= decided.reasons()
-    assert reasons >= {"not_full", "exempt", "in_order"}
-    assert ("behind" in reasons) == (not weigh)
+    assert reasons >= {"not_full", "behind", "exempt", "in_order"}
 
 
 def test_a_burst_that_was_unknown_is_known_from_the_one_before():
@@ -234,13 +211,10 @@ def test_a_wrong_demand_is_what_control_decides_by(error):
     assert demand == pytest.approx(0.5 * error, rel=0.02)
 
 
-@pytest.mark.parametrize("weigh", [0.0, 1.0])
-def test_a_storage_that_is_never_full_is_left_alone(weigh):
-    roomy = {**STORAGE, "targets": 400, "unit_bytes": 8 * MIB, "weighs": weigh}
+def test_a_storage_that_is_never_full_is_left_alone():
+    roomy = {**STORAGE, "targets": 400, "unit_bytes": 8 * MIB}
     plain = simulate(roomy, mixed(5, stripe_targets=400, stripe_bytes=MIB))
-    ordered = simulate(
-        roomy, mixed(5, stripe_targets=400, stripe_bytes=MIB), turns={"weigh": weigh}
-    )
+    ordered = simulate(roomy, mixed(5, stripe_targets=400, stripe_bytes=MIB), turns={})
     measured = {"io_alone": 0.0}
     for one, other in zip(plain, ordered, strict=True):
         assert other.held == 0.0

@@ -6,12 +6,10 @@
 
 enum { BURST_LENGTH = 1, BURST_NOISE = 2 }; /* streams of random numbers */
 
-static const double smallest_weight = 0.001; /* servers have few digits */
-
 void
 sluice_turns_config_init (struct sluice_turns_config *config)
 {
-	*config = (struct sluice_turns_config){ .demand_error = 1.0, .exponent = 4.0 };
+	*config = (struct sluice_turns_config){ .demand_error = 1.0 };
 	sluice_turns_settings_init (&config->settings);
 }
 
@@ -19,9 +17,6 @@ int
 sluice_turns_config_check (const struct sluice_turns_config *config,
 			   struct sluice_error *err)
 {
-	if (!(config->exponent >= 0.1 && config->exponent <= 16.0))
-		return sluice_fail (err, "exponent of turns is %g; give 0.1 to 16",
-				    config->exponent);
 	return config->is_on ? sluice_turns_settings_check (&config->settings, err) : 0;
 }
 
@@ -69,8 +64,6 @@ burst_control_init (struct burst_control *control, const struct sluice_turns_con
 {
 	*control = (struct burst_control){ .config = *config, .seed = seed };
 	control->at = INFINITY;
-	if (config->weigh > 0.5)
-		control->config.settings.guard = 0.0; /* short bursts have weights, too */
 	sluice_turns_memory_init (&control->memory);
 	sluice_turns_check_init (&control->check, 0.0);
 }
@@ -134,7 +127,6 @@ void
 burst_begin (struct burst *burst, double now)
 {
 	burst->allowed = 1.0;
-	burst->weight = 1.0;
 	burst->charged = now;
 	burst->stretch = burst->went = 0.0;
 }
@@ -204,8 +196,7 @@ burst_control_report (struct burst_control *control, double now, uint32_t slot,
 	sluice_turns_pass (sluice_turns_respite (&control->config.settings), burst->allowed,
 			   now - burst->charged, &out->stretch, &out->went);
 	out->allowed = burst->allowed;
-	int can_hold = coverage == SLUICE_COVERED && !(control->config.weigh > 0.5);
-	out->flags = can_hold ? 0 : SLUICE_TURNS_EXEMPT;
+	out->flags = coverage == SLUICE_COVERED ? 0 : SLUICE_TURNS_EXEMPT;
 	memcpy (out->demand, burst->demand, sizeof out->demand);
 }
 
@@ -240,32 +231,16 @@ burst_control_decide (struct burst_control *control, double now)
 		now,	  again,    control->count, 0 };
 	if (control->watch)
 		control->watch (control->watcher, &decided);
-	control->highest = 0.0;
-	for (uint32_t k = 0; k < control->count; k++)
-		if (control->turns[k].reason != SLUICE_TURN_NOT_FULL)
-			control->highest = fmax (control->highest, control->turns[k].index);
 	again = fmin (again, learn);
 	control->at = fmax (fmin (control->at, again), nextafter (now, INFINITY));
-}
-
-static double
-weight_of (const struct burst_control *control, const struct sluice_turn *turn)
-{
-	if (!(control->config.weigh > 0.5) || turn->reason == SLUICE_TURN_NOT_FULL)
-		return 1.0;
-	double weight = pow (turn->index / control->highest, control->config.exponent);
-	return fmax (smallest_weight, weight);
 }
 
 int
 burst_follow (const struct burst_control *control, struct burst *burst,
 	      const struct sluice_turn *turn, double now)
 {
-	double weight = weight_of (control, turn);
-	int changes = turn->share < burst->allowed || turn->share > burst->allowed
-		      || weight < burst->weight || weight > burst->weight;
+	int changes = turn->share < burst->allowed || turn->share > burst->allowed;
 	charge (control, burst, now);
 	burst->allowed = turn->share;
-	burst->weight = weight;
 	return changes;
 }

@@ -19,9 +19,6 @@ struct sluice_turns_config {
 	struct sluice_turns_settings settings;
 	double demand_error; /* what is taken for a job's demand, over what it is */
 	double noise;	     /* sd of ln of a burst's length as it is measured */
-	/* 1: hold no burst, but have servers weigh each by its place in the order, as
-	 * (index / highest index)^exponent. */
-	double weigh, exponent;
 	uint32_t is_on;
 	uint32_t reserved;
 };
@@ -56,7 +53,6 @@ struct burst {
 	double expected;		     /* s; 0: unknown */
 	double demand[SLUICE_STATION_COUNT]; /* shares of all lanes */
 	double allowed;	      /* share of its rate alone that turns allow it */
-	double weight;	      /* at servers that weigh */
 	double charged;	      /* time up to which it is charged for being held */
 	double stretch, went; /* as in struct sluice_turns_job */
 	double held;	      /* s of this burst */
@@ -76,7 +72,6 @@ struct burst_control {
 	struct sluice_turn *turns;     /* its verdicts on them */
 	uint32_t *slots;	       /* their jobs, by the model's numbers */
 	uint32_t *order;	       /* scratch */
-	double highest; /* index of a burst on a full station, in its verdicts */
 	uint32_t count;
 	uint32_t is_blind; /* a burst has begun that it does not know yet */
 };

@@ -322,7 +322,7 @@ sluice_contended_storage_of (const struct sluice_mean_field_config *config, doub
 	out->seek_seconds = config->switch_cost * out->unit_bytes / out->target_bandwidth;
 	out->burst_spread = config->burst_spread;
 	out->lanes = config->lane_count;
-	out->weighs = config->sharing != SLUICE_SHARING_FIFO;
+	out->shares = config->sharing != SLUICE_SHARING_FIFO;
 	out->turns = config->turns;
 	out->seed = config->seed;
 	return 0;

@@ -87,8 +87,7 @@
 	   "by which the bursts of a program differ in length")                            \
 	X (lanes, 1.0, 1.0, SLUICE_MAX_LANES, "lanes",                                     \
 	   "equal groups of targets, one after the other, that turns tell apart")          \
-	X (weighs, 0.0, 0.0, 1.0, "flag",                                                  \
-	   "1: targets share by weights, 1 for each program unless turns weigh it")
+	X (shares, 0.0, 0.0, 1.0, "flag", "1: targets share equally among programs")
 
 #define SLUICE_STORAGE_MEMBER(name, value, low, high, unit, text) double name;
 

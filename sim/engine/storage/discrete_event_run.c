@@ -72,14 +72,10 @@ check_storage (const struct sluice_storage *storage, struct sluice_error *err)
 	if (storage->targets < storage->lanes)
 		return sluice_fail (err, "%g targets in %g lanes; give each lane one",
 				    storage->targets, storage->lanes);
-	if (storage->weighs > 0.0
+	if (storage->shares > 0.0
 	    && (storage->seek_seconds > 0.0 || storage->ordered > 0.0))
-		return sluice_fail (err,
-				    "targets that weigh programs neither seek nor keep "
-				    "order: give seek_seconds 0 and ordered 0");
-	if (storage->turns.is_on && storage->turns.weigh > 0.5 && !(storage->weighs > 0.0))
-		return sluice_fail (err, "turns are to weigh programs, which these targets "
-					 "cannot: give the storage weighs = 1");
+		return sluice_fail (err, "targets that share equally neither seek nor keep "
+					 "order: give seek_seconds 0 and ordered 0");
 	return sluice_turns_config_check (&storage->turns, err);
 }
 
@@ -258,7 +254,7 @@ set_up (struct simulation *s, const struct sluice_program *programs,
 			return -1;
 		set_up_outcome (&s->programs[i], &outcomes[i]);
 	}
-	if (s->storage->weighs > 0.0)
+	if (s->storage->shares > 0.0)
 		s->stream_count = s->program_count;
 	else if (!(s->storage->seek_seconds > 0.0))
 		s->stream_count = 1;

@@ -81,7 +81,7 @@ struct unit {
 /* Units of one stream that wait at one target. */
 struct stream {
 	uint32_t head, tail;
-	double passed;	     /* weighs: s of the target over its program's weight */
+	double passed;	     /* shares: s of the target that it has had */
 	uint32_t next_ready; /* stream that is served after this one */
 	uint32_t is_ready;
 };
@@ -94,7 +94,7 @@ struct target {
 	uint32_t joinable;    /* queued commit that further flows may join, or NOTHING */
 	uint32_t joined;      /* flows that it serves */
 	double slice_left;    /* bytes */
-	double passed;	      /* weighs: that of the stream it served last */
+	double passed;	      /* shares: that of the stream it served last */
 };
 
 /* Units one behind the other. */

@@ -182,7 +182,7 @@ take_ready (struct simulation *s, uint32_t target)
 	return stream;
 }
 
-/* Where targets weigh programs: the ready stream that has had least of its share. */
+/* Where targets share equally: the ready stream that has had least of its share. */
 static uint32_t
 take_least_served (struct simulation *s, uint32_t target)
 {
@@ -210,14 +210,14 @@ choose_stream (struct simulation *s, uint32_t target, double *seconds)
 {
 	struct target *t = &s->targets[target];
 	int stays = stream_at (s, target, t->stream)->head != NOTHING;
-	int weighs = s->storage->weighs > 0.0;
-	if (stays && t->slice_left > 0.0 && !weighs)
+	int shares = s->storage->shares > 0.0;
+	if (stays && t->slice_left > 0.0 && !shares)
 		return t->stream;
 	if (stays)
 		append_ready (s, target, t->stream);
 	if (t->first == NOTHING)
 		return NOTHING;
-	uint32_t stream = weighs ? take_least_served (s, target) : take_ready (s, target);
+	uint32_t stream = shares ? take_least_served (s, target) : take_ready (s, target);
 	if (stream && stream != t->position) { /* a commit pays for its own moves */
 		*seconds += s->storage->seek_seconds;
 		t->position = stream;
@@ -228,11 +228,11 @@ choose_stream (struct simulation *s, uint32_t target, double *seconds)
 }
 
 /* Where on the device a unit lies: without a seek time it does not matter. Where targets
- * weigh programs: whose it is. */
+ * share equally: its program. */
 static uint32_t
 stream_of (const struct simulation *s, uint32_t unit)
 {
-	if (s->storage->weighs > 0.0)
+	if (s->storage->shares > 0.0)
 		return s->processes[flow_of (s, unit)->process].program;
 	if (!(s->storage->seek_seconds > 0.0) || s->units[unit].kind == UNIT_COMMIT)
 		return 0;
@@ -240,13 +240,6 @@ stream_of (const struct simulation *s, uint32_t unit)
 	const struct program *program = &s->programs[s->processes[process].program];
 	return program->first_stream
 	       + (program->is->interleaved ? 0 : s->processes[process].rank);
-}
-
-static double
-weight_of (const struct simulation *s, uint32_t unit)
-{
-	const struct process *process = &s->processes[flow_of (s, unit)->process];
-	return s->programs[process->program].burst.weight;
 }
 
 static void
@@ -276,7 +269,7 @@ serve_next (struct simulation *s, uint32_t target)
 	}
 	s->busy[SLUICE_STATION_BYTES] += seconds;
 	t->passed = stream->passed;
-	stream->passed += seconds / weight_of (s, unit);
+	stream->passed += seconds;
 	rq_schedule (s, s->now + seconds, EVENT_SERVED, target);
 }
 

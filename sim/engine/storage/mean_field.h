@@ -58,10 +58,9 @@
 
 /* How a full station divides itself among jobs. */
 enum sluice_sharing {
-	SLUICE_SHARING_FIFO,   /* first come, first served: by requests outstanding */
-	SLUICE_SHARING_JOBS,   /* equal shares for jobs (Lustre TBF, ThemisIO job-fair) */
-	SLUICE_SHARING_NODES,  /* shares by nodes (ThemisIO size-fair) */
-	SLUICE_SHARING_WEIGHTS /* shares by the weights of turns; 1 each without */
+	SLUICE_SHARING_FIFO,  /* first come, first served: by requests outstanding */
+	SLUICE_SHARING_JOBS,  /* equal shares for jobs (Lustre TBF, ThemisIO job-fair) */
+	SLUICE_SHARING_NODES, /* shares by nodes (ThemisIO size-fair) */
 };
 
 struct sluice_mean_field_lane {

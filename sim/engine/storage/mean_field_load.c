@@ -35,7 +35,7 @@ sluice_mean_field_config_check (const struct sluice_mean_field_config *config,
 #undef CHECK
 	if (sluice_turns_config_check (&config->turns, err) < 0)
 		return -1;
-	if (config->sharing > SLUICE_SHARING_WEIGHTS)
+	if (config->sharing > SLUICE_SHARING_NODES)
 		return sluice_fail (err, "sharing is %u", config->sharing);
 	if (!config->lane_count || config->lane_count > SLUICE_MAX_LANES)
 		return sluice_fail (err, "%u lanes; give 1 to %d", config->lane_count,

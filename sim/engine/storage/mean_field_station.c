@@ -264,8 +264,7 @@ elsewhere (const struct sluice_mean_field *w, const struct mean_field_job *job,
 static double
 fair_share (const struct sluice_mean_field *w, const struct mean_field_job *job)
 {
-	double weight = w->config.sharing == SLUICE_SHARING_NODES ? job->load.weight
-								  : job->turn.weight;
+	double weight = w->config.sharing == SLUICE_SHARING_NODES ? job->load.weight : 1.0;
 	return weight / target_load (job);
 }
 

@@ -1,6 +1,6 @@
 /*
  * Bursts that take turns (bursts.h): the storage's own state as control observes it, and
- * its verdicts put into effect as speeds and weights.
+ * its verdicts put into effect as speeds.
  */
 #include <math.h>
 

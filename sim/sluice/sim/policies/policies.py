@@ -201,7 +201,7 @@ class Knowledge:
     """What is known of bursts, and what can be done about them."""
 
     settings: Mapping[str, float] = field(default_factory=dict)
-    """Of struct sluice_turns_settings and sluice_turns_config; others keep their defaults."""
+    """Of struct sluice_turns_settings; others keep their defaults."""
     predicted: bool = True
     """Whether a history predicts a job's first burst."""
     noise: float = 0.0
@@ -417,12 +417,7 @@ def _turns(question: Question) -> Plan:
     return _with_turns(_none(question), question)
 
 
-def _weights(question: Question) -> Plan:
-    plan = replace(_none(question), storage=question.storage.shared("weights"))
-    return _with_turns(plan, question, weigh=1.0)
-
-
-def _with_turns(plan: Plan, question: Question, **settings: float) -> Plan:
+def _with_turns(plan: Plan, question: Question) -> Plan:
     """Let bursts take turns under a plan that changes no loads."""
     options = question.options
     learning = {} if options.turn_learns > 0 else {"tolerance": 1.0, "probe": 0.0}
@@ -434,7 +429,6 @@ def _with_turns(plan: Plan, question: Question, **settings: float) -> Plan:
             "pace": options.turn_pace,
             "trial": options.turn_trial,
             **learning,
-            **settings,
         },
         predicted=options.first_burst > 0,
         noise=options.burst_noise,
@@ -486,7 +480,6 @@ POLICIES: Mapping[str, Policy] = {
     "class-lanes": Policy(_class_lanes),
     "rate-cap": Policy(_rate_cap),
     "turns": Policy(_turns),
-    "weights": Policy(_weights),
     "sluice-auto": Policy(sluice(), delays=True),
     "sluice-delay": Policy(sluice(lanes=False), delays=True),
     "sluice-disjoint": Policy(sluice(delay=False)),

@@ -24,7 +24,6 @@ SHARING = {
     "fifo": lib.SLUICE_SHARING_FIFO,
     "jobs": lib.SLUICE_SHARING_JOBS,
     "nodes": lib.SLUICE_SHARING_NODES,
-    "weights": lib.SLUICE_SHARING_WEIGHTS,
 }
 """How a full target divides itself: first come first served, or fairly by jobs or nodes."""
 

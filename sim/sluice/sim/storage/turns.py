@@ -11,14 +11,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SETTINGS = tuple(name for name, _ in ffi.typeof("struct sluice_turns_settings").fields)
-CONTROL = ("demand_error", "noise", "weigh", "exponent")
-"""Of struct sluice_turns_config."""
+ERRORS = ("demand_error", "noise")
 
 
 def take_turns(config: Any, values: Mapping[str, float]) -> None:
     """Switch a struct sluice_turns_config on; what is not given keeps its default."""
     config.is_on = 1
     for name, value in values.items():
-        if name not in SETTINGS + CONTROL:
-            raise StorageModelError(f"turns have no {name}; give {', '.join(SETTINGS + CONTROL)}")
-        setattr(config if name in CONTROL else config.settings, name, value)
+        if name not in SETTINGS + ERRORS:
+            raise StorageModelError(f"turns have no {name}; give {', '.join(SETTINGS + ERRORS)}")
+        setattr(config if name in ERRORS else config.settings, name, value)
