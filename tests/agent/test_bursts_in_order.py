@@ -34,8 +34,8 @@ def test_a_job_that_is_held_is_held_on_all_its_nodes(contended):
     cluster, wide, narrow = contended
     assert narrow[0].words.rate == narrow[1].words.rate == 0
     assert not wide.is_held
-    status = cluster.wait_for_status(lambda found: found["named"]["held"])
-    assert "behind job 1" in status["named"]["held"]["2"]["text"]
+    status = cluster.wait_for_status(lambda found: found["facts"]["holding"] == 1)
+    assert status["named"]["bursts"]["2"]["text"] == "held behind job 1"
     assert status["facts"]["mode"] == "enforce"
     assert status["counts"]["holds"] == 1
 

@@ -409,7 +409,7 @@ class Cluster:
         try:
             found: dict[str, Any] = json.loads(self._status.read_text())
         except FileNotFoundError:
-            return {"counts": {}, "facts": {}, "named": {"held": {}}}
+            return {"counts": {}, "facts": {}, "named": {"bursts": {}}}
         return found
 
     def wait_for_status(self, condition: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:

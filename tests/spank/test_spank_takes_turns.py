@@ -112,7 +112,7 @@ def held(taken: Taken, request: pytest.FixtureRequest) -> tuple[Taken, Agent, in
     wait_for(lambda: taken.moves("wide"), "for the wide job to write")
     narrow = taken.submit("narrow", getattr(request, "param", 100), "--nodes=1")
     assert narrow == wide + 1
-    taken.cluster.wait_for_status(lambda found: str(narrow) in found["named"]["held"])
+    taken.cluster.wait_for_status(lambda found: found["facts"]["holding"])
     return taken, agent, wide, narrow
 
 

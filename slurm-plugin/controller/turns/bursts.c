@@ -154,21 +154,6 @@ bursts_holding_count (const struct bursts *bursts)
 }
 
 uint32_t
-bursts_list_held (const struct bursts *bursts, struct held_job *out, uint32_t n)
-{
-	uint32_t listed = 0;
-	for (uint32_t i = 0; i < BUCKETS; i++)
-		for (const struct burst_job *job = bursts->buckets[i]; job && listed < n;
-		     job = job->next_in_bucket)
-			if (job->holds)
-				out[listed++] = (struct held_job){
-					job->id,	  job->holds,	   job->first,
-					job->held_in_all, job->first_held,
-				};
-	return listed;
-}
-
-uint32_t
 bursts_list (const struct bursts *bursts, struct active_burst *out, uint32_t n)
 {
 	uint32_t listed = bursts->active_count < n ? bursts->active_count : n;

@@ -112,17 +112,6 @@ uint32_t bursts_job_count (const struct bursts *bursts);
 uint32_t bursts_active_count (const struct bursts *bursts);
 uint32_t bursts_holding_count (const struct bursts *bursts);
 
-/* A job that was held. */
-struct held_job {
-	uint32_t job_id;
-	uint32_t holds;
-	uint32_t first; /* job that it was last held for; 0: none */
-	double seconds;
-	double since; /* clock of the first hold */
-};
-/* Up to n of them; likewise below. */
-uint32_t bursts_list_held (const struct bursts *bursts, struct held_job *out, uint32_t n);
-
 /* A job in a burst. */
 struct active_burst {
 	uint32_t job_id, lane_mask;
@@ -131,6 +120,7 @@ struct active_burst {
 	double share;	 /* of full speed that it may have; 0: it is held */
 	double since;	 /* clock of its last change between going and being held */
 };
+/* Up to n of them; likewise below. */
 uint32_t bursts_list (const struct bursts *bursts, struct active_burst *out, uint32_t n);
 
 /* A job with a page and without a reported write. */

@@ -83,8 +83,6 @@ struct burst_job {
 	uint32_t lane_mask;
 	/* for the status */
 	double known_since;
-	uint32_t holds;
-	double first_held, held_in_all;
 };
 
 struct bursts {

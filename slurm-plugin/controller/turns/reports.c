@@ -18,7 +18,6 @@ bursts_charge (struct bursts *bursts, struct burst_job *job, double clock)
 			   &job->went);
 	job->held += seconds;
 	job->waited += bursts->holds ? seconds : 0.0;
-	job->held_in_all += seconds;
 	bursts->counts.held_seconds += seconds;
 	bursts->counts.held_node_seconds += seconds * job->nodes;
 	job->charged = clock;

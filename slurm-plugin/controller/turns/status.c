@@ -29,22 +29,6 @@ moment (const struct status_facts *facts, double clock)
 }
 
 static void
-put_held (struct json *json, const struct bursts *bursts, const struct status_facts *facts)
-{
-	struct held_job held[MAX_NAMED];
-	uint32_t n = bursts_list_held (bursts, held, MAX_NAMED);
-	json_put (json, "\"held\":{");
-	for (uint32_t i = 0; i < n; i++) {
-		json_put (json, "%s\"%u\":{\"text\":\"%.1f s in %u holds", i ? "," : "",
-			  held[i].job_id, held[i].seconds, held[i].holds);
-		if (held[i].first)
-			json_put (json, ", the last behind job %u", held[i].first);
-		json_put (json, "\",\"since\":%" PRId64 "}", moment (facts, held[i].since));
-	}
-	json_put (json, "}");
-}
-
-static void
 put_lanes (struct json *json, const struct sluice_policy *policy, uint32_t mask)
 {
 	const char *comma = " on ";
@@ -140,8 +124,6 @@ static void
 put_named (struct json *json, const struct bursts *bursts, const struct status_facts *facts)
 {
 	json_put (json, "\"named\":{");
-	put_held (json, bursts, facts);
-	json_put (json, ",");
 	put_bursts (json, bursts, facts);
 	json_put (json, ",");
 	put_silent (json, bursts, facts);

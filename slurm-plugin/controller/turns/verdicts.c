@@ -97,7 +97,6 @@ record_verdict (struct bursts *bursts, struct burst_job *job,
 	int is_held = turn->share < 1.0, was_held = job->share < 1.0;
 	if (is_held && !was_held) {
 		bursts->counts.holds++;
-		job->first_held = job->holds++ ? job->first_held : clock;
 		job->burst_holds++;
 	}
 	if (is_held != was_held)
