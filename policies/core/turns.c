@@ -7,12 +7,11 @@
 
 #include <math.h>
 
-static const double rounding = 1e-9;	    /* of a share */
-static const double max_overfill = 0.1;	    /* of a station that it loads little */
-static const double min_switch_cost = 0.05; /* from which switching counts */
-static const double min_share = 1e-6;	    /* of a station; keeps the index finite */
-static const double min_left = 1e-6;	    /* s */
-static const double call_seconds = 1.0;	    /* of a call that writes, at most but for few */
+static const double rounding = 1e-9;	/* of a share */
+static const double max_overfill = 0.1; /* of a station that it loads little */
+static const double min_share = 1e-6;	/* of a station; keeps the index finite */
+static const double min_left = 1e-6;	/* s */
+static const double call_seconds = 1.0; /* of a call that writes, at most but for few */
 
 struct turns {
 	const struct sluice_turns_settings *settings;
@@ -235,15 +234,6 @@ is_full (const struct turns *t, const struct turns_shares *want)
 	return full;
 }
 
-static int
-is_costly (const struct turns *t, uint32_t lanes)
-{
-	for (uint32_t rest = lanes; rest; rest &= rest - 1U)
-		if (t->storage->lanes[__builtin_ctz (rest)].switch_cost >= min_switch_cost)
-			return 1;
-	return 0;
-}
-
 /* The speed of one of which so much fits. */
 static double
 pace_of (const struct turns *t, double part)
@@ -256,9 +246,7 @@ pace_of (const struct turns *t, double part)
 static enum sluice_turn_reason
 judge (const struct turns *t, const struct sluice_turns_job *job, double part)
 {
-	uint32_t lanes = turns_lanes_of (t->storage, job);
-	double fit = is_costly (t, lanes) ? t->settings->fit_costly : t->settings->fit;
-	int fits = part >= fit * (1.0 - rounding);
+	int fits = part >= t->settings->fit * (1.0 - rounding);
 	if (is_short (t, job))
 		return SLUICE_TURN_SHORT;
 	if (part >= 1.0 - rounding || (fits && pace_of (t, part) >= 1.0))

@@ -79,7 +79,6 @@ void sluice_turns_demand (const struct sluice_profile *profile,
 	   "share of its demand for which a burst must find room, to go")                  \
 	X (pace, 1.0, 0.0, 100.0,                                                          \
 	   "one that fits in part goes at this times the speed that is left; 0: at full")  \
-	X (fit_costly, 0.5, 0.001, 1.0, "the same where switching programs costs")         \
 	X (budget, 5.0, 0.0, 1e6,                                                          \
 	   "a burst may be held for this many times its expected length")                  \
 	X (hold, 60.0, 0.001, 1e6,                                                         \
@@ -112,8 +111,6 @@ int sluice_turns_settings_check (const struct sluice_turns_settings *settings,
 struct sluice_turns_lane {
 	double targets; /* a burst spreads over its lanes by these */
 	double bytes, operations, links;
-	double switch_cost; /* share of the targets' time lost between programs, in the
-			     * limit of many; from a calibration */
 };
 
 struct sluice_turns_storage {

@@ -46,7 +46,6 @@ draw_storage (struct sluice_turns_storage *storage)
 			.bytes = number (),
 			.operations = number (),
 			.links = number (),
-			.switch_cost = draw (2) ? 0.0 : number (),
 		};
 }
 

@@ -49,7 +49,6 @@ lanes = st.lists(
         {
             "targets": st.sampled_from([1.0, 3.0]),
             **{station: st.sampled_from([0.0, 0.5, 1.0]) for station in turns.STATIONS[:3]},
-            "switch_cost": st.sampled_from([0.0, 0.3]),
         }
     ),
     min_size=1,
@@ -125,10 +124,8 @@ def test_nobody_is_held_while_a_station_of_his_has_room(queue, listed):
     taken = taken_by(queue, listed, verdicts)
     for i, job in enumerate(queue):
         if verdicts[i].reason == "behind":
-            costs = any(listed[lane]["switch_cost"] for lane in lanes_of(job, len(listed)))
-            fit = SETTINGS.fit_costly if costs else FIT
             assert any(
-                1 - taken.get(place, 0.0) < fit * share
+                1 - taken.get(place, 0.0) < FIT * share
                 for place, share in wants(job, listed).items()
                 if share > 0
             )

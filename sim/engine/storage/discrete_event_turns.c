@@ -21,8 +21,6 @@ init_lanes (struct simulation *s)
 			.targets = targets,
 			.bytes = targets / is->targets,
 			.links = targets / is->targets,
-			.switch_cost
-			= is->seek_seconds * is->target_bandwidth / is->slice_bytes,
 		};
 	}
 }

@@ -37,7 +37,6 @@ mean_field_init_turns (struct sluice_mean_field *w)
 			.targets = config->lanes[i].targets,
 			.bytes = config->lanes[i].targets / all.targets,
 			.links = config->lanes[i].servers / all.servers,
-			.switch_cost = config->switch_cost,
 		};
 }
 

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agents.h"
 #include "bundle.h"
 #include "scope.h"
 #include "slurm_file.h"
@@ -47,14 +48,6 @@ struct site {
 	struct view *current;
 	struct bursts_rules stuck;
 };
-
-static int64_t
-milliseconds (void)
-{
-	struct timespec now;
-	clock_gettime (CLOCK_MONOTONIC, &now);
-	return now.tv_sec * (int64_t)1000 + now.tv_nsec / 1000000;
-}
 
 /* ---- reading ---- */
 
@@ -223,7 +216,7 @@ set_next (struct site *site, struct view *view)
 		before = site->next;
 		site->next = view;
 	}
-	site->polled = milliseconds ();
+	site->polled = agents_milliseconds ();
 	pthread_mutex_unlock (&site->lock);
 	destroy_view (before);
 }

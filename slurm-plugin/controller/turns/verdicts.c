@@ -76,18 +76,9 @@ make_word (const struct burst_job *job, const struct bursts_rules *rules,
 static const char *
 release_reason (uint32_t reason)
 {
-	switch (reason) {
-	case SLUICE_TURN_BUDGET:
-		return "budget";
-	case SLUICE_TURN_STRETCH:
-		return "stretch";
-	case SLUICE_TURN_TRIAL:
-		return "trial";
-	case SLUICE_TURN_NO_HELP:
-		return "no_help";
-	default:
-		return "turn";
-	}
+	int is_own = reason == SLUICE_TURN_BUDGET || reason == SLUICE_TURN_STRETCH
+		     || reason == SLUICE_TURN_TRIAL || reason == SLUICE_TURN_NO_HELP;
+	return is_own ? sluice_turn_reason_name (reason) : "turn";
 }
 
 static void
