@@ -44,7 +44,7 @@ def test_a_burst_that_was_held_is_told_when_it_ends(cluster: Cluster, mode: str)
     cluster.configure(mode=mode)
     burst = held_burst(cluster)
     assert (burst.cluster, burst.job_id, burst.nodes) == ("lab", 2, 2)
-    assert (burst.sake, burst.sake_nodes) == (1, 64)
+    assert (burst.first_job, burst.first_nodes) == (1, 64)
     assert (burst.is_held, burst.ended) == (mode == "enforce", "turn")
     assert 1 < burst.held < burst.lasted
     assert burst.saving is not None

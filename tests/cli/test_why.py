@@ -482,8 +482,8 @@ HELD = records.HeldBurst(
     number=1,
     job_id=4711,
     nodes=4,
-    sake=4700,
-    sake_nodes=64,
+    first_job=4700,
+    first_nodes=64,
     lane_mask=1,
     began=NOW + 10,
     lasted=30.0,
@@ -504,7 +504,7 @@ def hold(site, *bursts):
 
 
 def test_it_tells_of_each_burst_that_was_held(site):
-    later = replace(HELD, number=2, began=NOW + 100, ended="budget", sake=None, saving=None)
+    later = replace(HELD, number=2, began=NOW + 100, ended="budget", first_job=None, saving=None)
     hold(site, HELD, later, replace(HELD, number=3, began=NOW + 9000))
     story = site.run("why", "4711")
     assert "2 bursts held, for 40 s in all: 160 node-seconds, where 640 were expected" in story
@@ -512,7 +512,7 @@ def test_it_tells_of_each_burst_that_was_held(site):
     assert "released because its turn came." in story
     assert "for others; expected saving not known; released because its budget" in story
     [first, _] = json.loads(site.run("why", "4711", "--json"))["turns"]
-    assert (first["sake"], first["node_seconds"], first["ended"]) == (4700, 80.0, "turn")
+    assert (first["first_job"], first["node_seconds"], first["ended"]) == (4700, 80.0, "turn")
 
 
 def test_it_tells_what_observe_would_have_held(site):
@@ -520,11 +520,11 @@ def test_it_tells_what_observe_would_have_held(site):
     assert "1 burst would have been held, for 20 s in all" in site.run("why", "4711")
 
 
-def test_of_others_jobs_it_does_not_tell_for_whose_sake(site):
+def test_of_others_jobs_it_does_not_tell_which_went_first(site):
     hold(site, HELD)
     with Store(site.history) as store:
         [burst] = query_replies.why(store, Viewer(1000, sees_all=False), job="4711")["turns"]
-    assert (burst["sake"], burst["held"]) == (None, 20.0)
+    assert (burst["first_job"], burst["held"]) == (None, 20.0)
 
 
 def test_it_says_whether_the_job_takes_turns(site):

@@ -134,7 +134,7 @@ def test_the_bursts_that_were_held_become_part_of_the_story(sluiced, guarded):
     held = snapshot.with_name(f"{snapshot.name}.turns.held")  # as sluice-turns writes it
     held.write_text(json.dumps(line) + "\n")
     [burst] = wait_for(lambda: sluiced.sluice("why", str(job))["turns"])
-    assert (burst["sake"], burst["held"], burst["saving"]) == (job + 1, 4.0, 28.0)
+    assert (burst["first_job"], burst["held"], burst["saving"]) == (job + 1, 4.0, 28.0)
     counted = sluiced.sluice("status")["activity"]["turns"]["held"]
     assert (counted["bursts"], counted["node_seconds"]) == (1, 4.0)
 

@@ -323,8 +323,8 @@ CREATE TABLE held_bursts (
     number      INTEGER NOT NULL,
     job_id      INTEGER NOT NULL,
     nodes       INTEGER NOT NULL,
-    sake        INTEGER,                  -- the job that went first; NULL: unknown
-    sake_nodes  INTEGER NOT NULL,
+    first_job   INTEGER,                  -- that it was last held for; NULL: unknown
+    first_nodes INTEGER NOT NULL,
     lane_mask   INTEGER NOT NULL,         -- of the policy's lanes; 0: all
     began       INTEGER NOT NULL,         -- UTC seconds
     lasted      REAL    NOT NULL,         -- seconds, holds included

@@ -417,9 +417,9 @@ class HeldBurst:
     number: int
     job_id: int
     nodes: int
-    sake: int | None
-    """The job that went first when it was held last."""
-    sake_nodes: int
+    first_job: int | None
+    """The job that it was last held for."""
+    first_nodes: int
     lane_mask: int
     """0: all lanes."""
     began: int

@@ -239,7 +239,7 @@ class Now:
         return [one for one in judged if one["verdict"] == "slow"]
 
     def _turns(self, found: Facts) -> Facts:
-        """Leave out the bursts of jobs that the viewer may not see, and for whose sake they are."""
+        """Leave out the bursts of jobs that the viewer may not see, and which jobs go first."""
         bursts = []
         for burst in found["bursts"]:
             job = self._jobs.job(burst["job_id"])

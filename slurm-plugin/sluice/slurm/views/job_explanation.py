@@ -366,7 +366,7 @@ def _what_slurm_did(slurm: Facts | None) -> Iterator[Part]:
 
 
 def _held_bursts(bursts: list[Facts], lanes: list[str]) -> Iterator[Part]:
-    """Tell of each burst that was held for the sake of another job's, or would have been."""
+    """Describe each burst that was held behind another job's, or would have been."""
     if not bursts:
         return
     yield Heading("Its bursts in turns")
@@ -386,15 +386,15 @@ def _held_bursts(bursts: list[Facts], lanes: list[str]) -> Iterator[Part]:
 
 def _held_burst(burst: Facts, lanes: list[str]) -> str:
     place = f" on {', '.join(_lane_names(burst['lane_mask'], lanes))}" if burst["lane_mask"] else ""
-    sake = "others"
-    if burst["sake"] is not None:
-        sake = f"job {burst['sake']} ({count_text(burst['sake_nodes'], 'node')})"
+    first = "others"
+    if burst["first_job"] is not None:
+        first = f"job {burst['first_job']} ({count_text(burst['first_nodes'], 'node')})"
     saving = "not known" if burst["saving"] is None else f"{amount_text(burst['saving'])} node-s"
     return (
         f"{time_text(burst['began'])}{place}: "
         f"{'held' if burst['is_held'] else 'would have been held'} "
         f"{duration_text(burst['held'])} of {duration_text(burst['lasted'])} "
-        f"for {sake}; expected saving {saving}; released because "
+        f"for {first}; expected saving {saving}; released because "
         f"{RELEASED.get(burst['ended'], burst['ended'])}."
     )
 

@@ -420,10 +420,10 @@ def _turns(job: Job | None, store: Store, viewer: Viewer) -> list[dict[str, Any]
 
 def _held_burst(row: HeldBurst, store: Store, viewer: Viewer) -> dict[str, Any]:
     described = asdict(row) | {"node_seconds": row.held * row.nodes}
-    if row.sake is not None and not viewer.sees_all:
-        sake = store.jobs.job(row.sake, row.cluster)
-        if sake is None or not viewer.sees(sake.uid):
-            described |= {"sake": None, "sake_nodes": None}
+    if row.first_job is not None and not viewer.sees_all:
+        first = store.jobs.job(row.first_job, row.cluster)
+        if first is None or not viewer.sees(first.uid):
+            described |= {"first_job": None, "first_nodes": None}
     return described
 
 
