@@ -35,6 +35,16 @@ STUMP = {
 }
 
 
+NEEDED = {
+    *("calloc", "free", "madvise", "malloc", "posix_memalign", "qsort"),
+    *("memchr", "memcmp", "memcpy", "memmove", "memset", "snprintf", "vsnprintf"),
+    *("strchr", "strcmp", "strcspn", "strlen", "strnlen", "strspn"),
+    *("erfc", "exp", "exp2", "fmax", "fmin", "fmod", "ilogb", "ldexp"),
+    *("log", "log1p", "log2", "lround", "pow", "sqrt"),
+}
+"""Of the C library, by the core: memory, text and numbers."""
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     """Compile a test of tests/core; the core itself once for each set of flags."""
@@ -121,3 +131,16 @@ def test_valgrind_finds_nothing(built, files, name):
     program = built(name, "-O2", "-g")
     arguments = files if name == "decide_test" else []
     run("valgrind", "--quiet", "--error-exitcode=9", "--leak-check=full", program, *arguments)
+
+
+def test_the_core_does_no_io(tmp_path):
+    """It takes bytes and returns objects; policies/files reads."""
+    folder = CORE[0]
+    command = ["cc", *WARNINGS, "-O1", *INCLUDES, "-c", *sorted(folder.glob("*.c"))]
+    subprocess.run(command, check=True, cwd=tmp_path)
+    objects = sorted(tmp_path.glob("*.o"))
+    command = ["nm", "--format=just-symbols", "--undefined-only", *objects]
+    listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    foreign = {name for name in listed if not name.endswith(":")}
+    foreign -= {name for name in foreign if name.startswith(("sluice_", "turns_"))}
+    assert foreign <= NEEDED
