@@ -329,7 +329,7 @@ class TrainedModel:
     @classmethod
     def from_bytes(cls, content: bytes) -> TrainedModel:
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            about = json.loads(_text_of(arrays["about"]))
+            about = json.loads(arrays["about"].tobytes())
             return cls(
                 forests=SubmitModel(
                     patterns=tuple(about["patterns"]),
@@ -347,25 +347,15 @@ def _members(value: Any) -> dict[str, Any]:
     return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
-def _text_of(kept: NDArray[Any]) -> str:
-    """Return a text that was kept as UTF-8, or as models of 0.1 did, four bytes a character."""
-    return str(kept) if kept.dtype.kind == "U" else kept.tobytes().decode()
-
-
 def _learned(entry: dict[str, Any]) -> Learned:
     application = entry["application"]
-    return Learned(
-        Application(**{**application, "logs": tuple(application["logs"])}),
-        Profile(**entry["profile"]),
-        # models of 0.1 had no sizes
-        size=entry.get("size", 0.0),
-        sizes=tuple(entry.get("sizes", (0.0, 0.0))),
-        exponents=entry.get("exponents", {}),
-        law=_law(entry.get("law")),
-        # nor this: runs of others do not count until the next training
-        agreement=entry.get("agreement", 0.0),
-        is_confirmed=entry.get("is_confirmed", False),
-    )
+    parts = {
+        "application": Application(**{**application, "logs": tuple(application["logs"])}),
+        "profile": Profile(**entry["profile"]),
+        "sizes": tuple(entry["sizes"]),
+        "law": _law(entry["law"]),
+    }
+    return Learned(**entry | parts)
 
 
 def _law(law: dict[str, Any] | None) -> ArgumentLaw | None:
