@@ -197,6 +197,7 @@ def test_a_source_uses_them_too(root):
         "measured.py",
         "decisions.py",
         "gates.py",
+        "interference.py",
         "targets.py",
         "upkeep.py",
         "main.py",

@@ -380,7 +380,7 @@ def test_one_command_goes_back_to_the_model_before(site):
 def test_publishing_says_what_the_interference_model_rests_on(site):
     site("model", "train")
     assert "interference: from published figures" in site("model", "publish")
-    nothing = {"measurements": 0, "production": 0, "left_out": 0}
+    nothing = {"measurements": 0, "production": 0}
     assert json.loads(site("model", "publish", "--json"))["interference_from"] == nothing
 
 
@@ -404,7 +404,7 @@ def test_what_production_showed_reaches_the_bundle(site):
     with Store(site.history) as store:
         latest = store.models.publications()[-1]
     assert named["name"] == name_of(latest.path, latest.published_at)
-    assert named["basis"] == {"measurements": 0, "production": 1, "left_out": 0}
+    assert named["basis"] == {"measurements": 0, "production": 1}
 
 
 def test_there_may_be_nothing_to_go_back_to(site):
