@@ -229,8 +229,11 @@ def test_no_text_whatever_raises(fields, lines):
         assert isinstance(item, Job | BrokenLine)
 
 
-@given(st.lists(PRINTABLE, max_size=8), st.integers(0, 8))
+@given(
+    st.lists(PRINTABLE.filter(lambda text: not text[:1].isdigit()), max_size=8), st.integers(0, 8)
+)
 def test_a_good_line_is_never_lost_among_others(noise, place):
+    """One that begins with a larger job id may be the row whose user wrote the good line."""
     lines = [*noise[:place], LINE, *noise[place:]]
     jobs = [item for item in parse_sacct([HEADING, *lines], zone=UTC) if isinstance(item, Job)]
     assert 7 in [job.job_id for job in jobs]

@@ -7,7 +7,7 @@ import pytest
 from ablations import EVERY
 
 from sluice.sim.engine import Machine, Partition, PolicyError
-from sluice.sim.policies.policies import ABLATIONS, POLICIES, Options, Question, policy_named
+from sluice.sim.policies.policies import POLICIES, Options, Question
 from sluice.sim.replay.io_replay import IO_ROOM, mistaken, replay, replay_with_io
 from sluice.sim.storage.mean_field import storage_for
 from sluice.sim.trace.lublin import generate
@@ -160,16 +160,6 @@ def test_which_prediction_is_wrong_has_nothing_to_do_with_what_the_job_does():
 def test_an_unknown_policy_is_refused_by_name():
     with pytest.raises(PolicyError, match="class-lanes"):
         run("magic")
-
-
-def test_a_plan_is_made_of_a_dozen_policies():
-    assert len(POLICIES) == 12
-
-
-@pytest.mark.parametrize("name", ABLATIONS)
-def test_a_policy_that_became_an_ablation_is_refused_with_where_it_went(name):
-    with pytest.raises(PolicyError, match=f"{name} is an ablation, which only `make figures`"):
-        policy_named(name)
 
 
 def test_period_sets_are_of_heavy_jobs_by_the_decade_of_their_period():

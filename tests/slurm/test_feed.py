@@ -276,7 +276,7 @@ def test_one_that_is_stopped_is_replaced(slurm, seen):
     job = slurm.submit("-J", "stays", *HELD)
     seen.poll()
     before = seen.jobs[job]
-    stopped = seen._feed._child._process  # noqa: SLF001 # whom to stop
+    stopped = seen._feed._pipes._process  # noqa: SLF001 # whom to stop
     stopped.send_signal(signal.SIGSTOP)
     with pytest.raises(Exception, match="no answer"):
         seen.poll(timeout=0.3)

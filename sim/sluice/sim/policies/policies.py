@@ -484,21 +484,10 @@ POLICIES: Mapping[str, Policy] = {
     "sluice-delay": Policy(sluice(lanes=False), delays=True),
     "sluice-disjoint": Policy(sluice(delay=False)),
 }
-ABLATIONS = (
-    *("chunk-lanes", "random-lanes", "one-at-a-time", "sluice-colocate", "sluice-published"),
-    *("sluice-same-world", "sluice-perfect", "sluice-oracle", "sluice-oracle-free-waits"),
-    *("sluice-oracle-patient", "sluice-no-classifier", "sluice-chunk-only"),
-)
-"""Policies of 0.1.0 that say what one part of Sluice is worth; tests/lab/ablations.py has them."""
 
 
 def policy_named(name: str, known: Mapping[str, Policy] = POLICIES) -> Policy:
     """Return the policy of that name, or say which there are."""
     if name in known:
         return known[name]
-    if name in ABLATIONS:
-        raise PolicyError(
-            f"{name} is an ablation, which only `make figures` replays, from a source tree; "
-            f"for a plan, choose one of {', '.join(known)}"
-        )
     raise PolicyError(f"no policy {name!r}; there are {', '.join(known)}")
