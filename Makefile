@@ -109,7 +109,7 @@ test: deps ## Everything CI does: linters, unit, property, fuzz-corpus and real-
 
 # One process more than there are cores: a third of the time, tests wait for daemons and clocks.
 test-shared:
-	$(BIN)/python -m pytest -m 'not acceptance' --numprocesses=$(shell expr $$(nproc) + 1) --dist=loadfile $(ALONE:%=--ignore=%)
+	$(BIN)/python -m pytest -m 'not acceptance' --numprocesses=$(shell expr $$(nproc) + 1) --dist=loadfile --no-loadscope-reorder $(ALONE:%=--ignore=%)
 
 test-alone:
 	$(BIN)/python -m pytest -m 'not acceptance' $(ALONE)
