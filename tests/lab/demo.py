@@ -75,13 +75,13 @@ WaitPrice=0
 
 # command and what it shows; names are those of the accounting.
 WORKLOAD = (
-    ("sbatch", "ior_aw", ("-N2", "-n8", "-t1"), "streams; nobody else writes yet"),
+    ("sbatch", "ior_aw", ("-N2", "-n8", "-t1"), "streams; nothing else writes yet"),
     ("sbatch", "pat_owc", ("-N4", "-n16"), "creates many files next to the stream"),
     ("srun", "ior_ws", ("-N1", "-n4"), "flushes every chunk, submitted by srun"),
     ("sbatch", "lammps_owc", ("-N1", "-n2", "--array=0-1"), "a real program, as an array"),
     ("sbatch", "pat_meta", ("-N1", "-n2"), "opens and stats files"),
-    ("sbatch", "ior_read", ("-N1", "-n4"), "reads: nobody measured what that does"),
-    ("srun", "ior_aw", ("-N1", "-n1", "--immediate=10"), "somebody waits at a terminal"),
+    ("sbatch", "ior_read", ("-N1", "-n4"), "reads: what that does was never measured"),
+    ("srun", "ior_aw", ("-N1", "-n1", "--immediate=10"), "a user waits at a terminal"),
     ("sbatch", "brand_new_code", ("-N1", "-n4"), "never seen before"),
 )
 ADVISED = ("sbatch", "pat_ws", ("-N1", "-n2"), "submitted after the switch to advise")

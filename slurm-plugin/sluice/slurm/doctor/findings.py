@@ -231,7 +231,7 @@ def _programs(status: Status) -> Iterator[Finding]:
     """Say which programs do not run that sluiced is to run, or ended within the last hour."""
     found = [*_ended_programs(status)]
     if status.children and not found:
-        found = [Finding("OK", "programs", f"{', '.join(status.children)} run")]
+        found = [Finding("OK", "programs", f"running: {', '.join(status.children)}")]
     yield from found
 
 
