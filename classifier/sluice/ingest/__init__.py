@@ -1,1 +1,1 @@
-"""Many logs, as they arrive: found, read side by side, believed or not, kept in the history."""
+"""Many logs, as they arrive: found, read side by side, trusted or not, stored in the history."""

@@ -57,12 +57,12 @@ class Summary:
     not_counted: Counter[str] = field(default_factory=Counter)
     """Logs that were read, by a counter of theirs that cannot be true."""
     waiting: int = 0
-    """Read, and to be believed once the accounting tells of their jobs."""
+    """Read, and trusted once the accounting tells of their jobs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unbelieved:
-    """A log that was read and is not believed, or not yet."""
+    """A log that was read and is not trusted, or not yet."""
 
     reading: Reading
     doubt: Doubt
@@ -119,7 +119,7 @@ def ingest_checked(
     classifier: PatternClassifier | None = None,
     quarantined: Callable[[Failure], None] = lambda _: None,
 ) -> Summary:
-    """Read log files of which anybody may have made any; see `trust.doubt`.
+    """Read log files of which any user may have made any; see `trust.doubt`.
 
     Those whose jobs have become known since are read again first. now is in UTC seconds.
     """
@@ -229,7 +229,7 @@ def _unreadable_before(path: Path, reason: str) -> bool:
 
 
 def _again(*, retry: bool) -> Callable[[Path, str], bool]:
-    """Whether a log in quarantine is read again when somebody names it by hand."""
+    """Whether a log in quarantine is read again when it is named by hand."""
     return lambda path, reason: (
         retry or reason.startswith(UNBELIEVED) or _unreadable_before(path, reason)
     )

@@ -1,4 +1,4 @@
-"""Which logs are of one job, and whether a log is believed.
+"""Which logs are of one job, and whether a log is trusted.
 
 A program without MPI leaves a log for each of its processes, a job with several steps one for each.
 Where the accounting knows the job, that settles it. Elsewhere the same user, job id and time do,
@@ -72,7 +72,7 @@ def _by_time(runs: Sequence[Run]) -> list[list[Run]]:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Why a log is not believed."""
+    """Why a log is not trusted."""
 
     reason: str
     waits: bool
@@ -80,7 +80,7 @@ class Doubt:
 
 
 def doubt(reading: Reading, jobs: Sequence[Job], *, now: float) -> Doubt | None:
-    """Return why a log is not believed; None: it is.
+    """Return why a log is not trusted; None: it is.
 
     jobs are those of the accounting with the log's job id, on whatever cluster; now is in UTC
     seconds.

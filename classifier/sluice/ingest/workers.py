@@ -125,7 +125,7 @@ class _Worker:
 
 @dataclass(slots=True)
 class _Todo:
-    """What nobody has been handed yet."""
+    """Readings that were not handed on yet."""
 
     paths: Iterator[Path]
     again: deque[list[Path]] = field(default_factory=deque)

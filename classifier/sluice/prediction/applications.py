@@ -172,7 +172,7 @@ DIFFERENT = 1.0  # octaves by which a size's chunk or bytes must be off to need 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """An entry of the table: who it is for, and what is expected."""
+    """An entry of the table: its jobs, and what is expected of them."""
 
     application: Application
     profile: Profile
@@ -237,7 +237,7 @@ def entries_under(
     confirmed = [job for job in jobs if job.is_confirmed]
     is_confirmed = len(confirmed) >= min(ENOUGH_CONFIRMED, len(jobs))
     known = latest(level, confirmed if is_confirmed else jobs)
-    # who predicted wrongly lately is not believed, whatever the runs before let expect
+    # an entry that predicted wrongly lately does not count, whatever earlier runs let expect
     pairs = ((job.predicted, job.profile) for job in known) if level.witness is None else ()
     reliability = reliability_of(pairs)
     for entry in _entries(level, key, known, list(silent), expectations or Expectations()):

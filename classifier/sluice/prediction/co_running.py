@@ -62,7 +62,7 @@ class IoRun:
     flushes: bool = False
     """It waits now and then until what it wrote is out of the cache."""
     targets: frozenset[int] | None = None
-    """Of the storage; None: not known, so that it may share with everybody."""
+    """Of the storage; None: not known, so that it may share with all."""
 
     @property
     def rate(self) -> float:
@@ -278,14 +278,16 @@ def _alongside(
 ) -> Iterator[tuple[int, NDArray[np.intp]]]:
     """Yield each run with those of other jobs that ran meanwhile and may share its targets."""
     order = np.argsort(starts, kind="stable")
-    behind = np.searchsorted(starts[order], ends)  # place in the order of who begins afterwards
+    behind = np.searchsorted(
+        starts[order], ends
+    )  # place in the order of those that begin afterwards
     moves = np.array([run.moved / run.seconds for run in runs])
     rank = np.empty(len(runs), dtype=np.intp)
     rank[np.argsort(-moves, kind="stable")] = np.arange(len(runs))
     numbers: dict[Hashable, int] = {}
     job = np.array([numbers.setdefault(run.job, len(numbers)) for run in runs])
     may_share = _sharing(runs)
-    running = order[:0]  # who began before and has not ended
+    running = order[:0]  # those that began before and have not ended
     for place, i in enumerate(order.tolist()):
         running = running[ends[running] > starts[i]]
         near = np.concatenate([running, order[place : behind[i]]])
@@ -300,7 +302,7 @@ def _alongside(
 def _sharing(
     runs: Sequence[IoRun],
 ) -> Callable[[int, NDArray[np.intp]], NDArray[np.bool_] | bool]:
-    """Return what tells with whom of others a run may share a target."""
+    """Return what tells with which others a run may share a target."""
     known = sorted({target for run in runs for target in run.targets or ()})
     if not known:
         return lambda _i, _others: True
@@ -371,7 +373,7 @@ def _moved(runs: Sequence[IoRun], step: float) -> Array:
 
 
 def rate_by_cache(run: IoRun, storage: Storage, fast: float) -> float:
-    """Return B/s that a run would get with an empty cache before it, and nobody alongside it.
+    """Return B/s that a run would get with an empty cache before it, and none alongside it.
 
     Its bursts and pauses are those of its heatmap; fast: B/s into a cache with room.
     """

@@ -3,7 +3,7 @@
 Which finished jobs may tell of the next one: those of its script, name, account or site. The more
 general the key, the more it takes to say something under it: runs of several users for a name,
 several applications for an account or the site. Each of these witnesses counts once, by however
-many runs: nobody speaks for all by running more than they do.
+many runs: no user counts more by running more.
 
 Confidence that keeps its promises: how often entries of the table were right, walking in time. Each
 job of the past is predicted from what had ended before it was submitted, by the most specific
@@ -185,7 +185,7 @@ def predicted(jobs: Sequence[FinishedJob]) -> list[tuple[str, float, bool]]:
     pairs = []
     for job in sorted(jobs, key=lambda job: (job.submit, job.logs))[-SAMPLE:]:
         if job.profile.pattern == core.UNKNOWN:
-            continue  # nobody can say what was so
+            continue  # what was so is unknown
         for number, key in keys_of(job):
             count = bisect_left(ends[number, key], job.submit)
             if count:

@@ -159,7 +159,7 @@ def expected(
 def _with_doubt_of_alone(
     spread: dict[str, float], log_sd: float, io_share: float
 ) -> dict[str, float]:
-    """Return spreads with what nobody saw in them: how fast the program is alone."""
+    """Return spreads with what was not measured in them: how fast the program is alone."""
     depends = {
         "rate": 1.0,
         "burst_seconds": 1.0,

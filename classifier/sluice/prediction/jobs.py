@@ -89,7 +89,7 @@ NOT_ENDED = frozenset(
         "SUSPENDED",
     }
 )
-EXPOSED_LOG_SD = 0.15  # of what is known of the time with co-runners: not everybody leaves a log
+EXPOSED_LOG_SD = 0.15  # of what is known of the time with co-runners: not every job leaves a log
 LONGEST_RUN = 7 * 1440  # minutes that a job without a time limit may take, its end not being known
 
 
@@ -104,7 +104,7 @@ class Disturbance:
     log_kept: float
     """ln (rate as it was seen / rate alone)."""
     log_sd: float
-    """Of log_kept: of what is believed of the rate alone."""
+    """Of log_kept: of the estimate of the rate alone."""
 
     def lost(self, z: float = 0.0) -> float:
         """Return the seconds that it lost, were the rate alone z deviations higher."""
@@ -148,7 +148,7 @@ class FinishedJob:
     decided_as: tuple[str, int] | None = None
     """Cluster and job id of decisions on it; None: the accounting does not know the job."""
     predicted: Predicted | None = None
-    """What was predicted of it when it was submitted; None: nothing, or nobody knows."""
+    """What was predicted of it when it was submitted; None: nothing, or unknown."""
     is_confirmed: bool = False
     """System counters bear out the I/O that the profile claims; see `bears_out`."""
 
@@ -410,4 +410,4 @@ def _pattern(written: float, read: float, metadata: int) -> str:
         return "none"
     if read > READ_MOSTLY * written:
         return "read"
-    return core.UNKNOWN  # it writes: in which way, nobody saw
+    return core.UNKNOWN  # it writes: in which way is unknown

@@ -153,7 +153,7 @@ def _as_it_is(
 
 
 def digest_of(past: Past) -> str:
-    """Return a digest of the jobs, and of who learns from them."""
+    """Return a digest of the jobs, and of the code that learns from them."""
     hashed = hashlib.blake2b(version("sluice").encode(), digest_size=16)
     for jobs in (past.jobs, past.silent):
         for job in jobs:

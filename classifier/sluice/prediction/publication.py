@@ -132,7 +132,7 @@ def publish(
         published_at=now,
         content=content,
     )
-    store.models.add_bundle(bundle)  # first: a bundle in use that nobody can explain would be worse
+    store.models.add_bundle(bundle)  # first: a bundle in use without an explanation would be worse
     write_atomically(path, content)
     store.models.prune_models(KEPT_MODELS)
     return bundle
@@ -169,7 +169,7 @@ def publish_model(
 ) -> Bundle:
     """Publish the latest model, the one with this number, or the one in use before.
 
-    reviews: the file in which the site keeps some; uid, reason: of the user who publishes, for the
+    reviews: the file in which the site keeps some; uid, reason: of the user that publishes, for the
     audit. parts: as `packer` takes them.
     """
     model = _chosen(store, version, rollback=rollback)

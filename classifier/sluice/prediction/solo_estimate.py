@@ -1,7 +1,7 @@
 """Estimates of jobs as they would have been without others' I/O.
 
 What a program does alone, learned from runs that had co-runners. A run tells how fast its I/O went,
-not how fast it would have gone. Who ran alongside it is known, and when each wrote
+not how fast it would have gone. Which runs were alongside is known, and when each wrote
 (`co_running.py`), so each run is cut into parts by how much I/O of others lay over it. What is left
 of the rate in a part follows from what the others got there, by one of two laws of a storage that
 is full:
@@ -88,7 +88,7 @@ class Alone:
     """What the runs of a program let believe of its rate alone."""
 
     log_rate: float
-    """Of B/s: the median of what is believed."""
+    """Of B/s: the median of the estimate."""
     log_sd: float
     low: float
     """Of log_rate, 90 %."""
@@ -124,7 +124,7 @@ def estimate(runs: Sequence[IoRun], *, bandwidth: float | None = None) -> Estima
 
 
 class _Rounds:
-    """Programs estimated in turn, each by what the others are believed to be."""
+    """Programs estimated in turn, each by the estimates of the others."""
 
     def __init__(self, runs: Sequence[IoRun], background: Background) -> None:
         self.background = background
@@ -202,7 +202,7 @@ class _Rounds:
         background, other = self.background, self.background.other
         kept = np.minimum(1.0, np.exp(self.log_rate - believed[self.program]))
         parts = len(background.unit)
-        # Who gets more than W alone gets it from a cache, which storage has to empty.
+        # A run that gets more than W alone gets it from a cache, which storage has to empty.
         by_time = np.maximum(background.seconds * kept[other], self.by_bytes)
         deviation = by_time * sd[self.program[other]]
         return _sums(background.part, by_time, parts), _sums(background.part, deviation**2, parts)
@@ -252,7 +252,7 @@ class _Rounds:
         )
 
     def _usual(self, runs: NDArray[np.intp], *, flushes: bool) -> list[tuple[float, float, float]]:
-        """Return what is believed of a program beforehand: mean, sd and share of three bells."""
+        """Return the prior of a program: mean, sd and share of three bells."""
         full = self.log_full
         if flushes:
             return [(full, 0.3, 0.6), (full, 0.8, 0.4), (full, 1.0, 0.0)]
@@ -346,20 +346,20 @@ class _Batch:
     full: float
     """ln W."""
     by_bytes: Array = field(init=False)
-    """Log likelihood of each rate by the law of bytes, whatever is believed of others."""
+    """Log likelihood of each rate by the law of bytes, whatever the others do."""
 
     def __post_init__(self) -> None:
         self.by_bytes = self._by_bytes()
 
     def estimates(self, time: Array, variance: Array) -> dict[int, Alone]:
-        """Return what is believed of each program; time and variance are of all parts."""
+        """Return the estimate of each program; time and variance are of all parts."""
         by_time = self._by_time(time[self.parts], variance[self.parts])
         posterior = self.prior * np.exp(np.logaddexp(by_time, self.by_bytes))
         posterior /= posterior.sum(axis=1, keepdims=True)
         return dict(zip(self.numbers, self._believed(posterior), strict=True))
 
     def _believed(self, posterior: Array) -> Iterator[Alone]:
-        """Yield what is believed of each program."""
+        """Yield the estimate of each program."""
         passed = np.cumsum(posterior, axis=1) - posterior / 2
         mean = (posterior * self.grid).sum(axis=1, keepdims=True)
         variance = (posterior * (self.grid - mean) ** 2).sum(axis=1)
@@ -418,7 +418,7 @@ class _Batch:
         """Return the logarithm of all laws' likelihoods together.
 
         log_share is of what a unit is expected to get of W. What a cache takes beyond W depends on
-        what lay in it, which nobody saw: between none and all of it nothing is an error.
+        what lay in it, which is unknown: between none and all of it nothing is an error.
         """
         shape = (*self.weight.shape, 1, 1)
         seen = self.seen.reshape(shape).astype(np.float32)

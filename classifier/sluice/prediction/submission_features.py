@@ -73,7 +73,7 @@ class Predicted:
         )
 
     def is_right(self, did: Profile) -> bool | None:
-        """Whether the pattern came true; None where nobody knows."""
+        """Whether the pattern came true; None where that is unknown."""
         if core.UNKNOWN in {self.pattern, did.pattern}:
             return None
         return self.pattern == did.pattern
@@ -91,7 +91,7 @@ class Predicted:
         return abs(math.log(factor)) <= core.Z90 * spread
 
     def came_true(self, did: Profile) -> bool | None:
-        """Whether pattern and volume were as predicted; None where nobody knows.
+        """Whether pattern and volume were as predicted; None where that is unknown.
 
         A volume may be off by a factor of two, or as far as its spread said.
         """

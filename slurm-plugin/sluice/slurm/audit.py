@@ -1,8 +1,8 @@
 """The audit of settings and of the switch: what was changed, by which user, when and why.
 
 A command that changes something says so at once. sluiced compares settings and switch with what the
-audit says last, and adds what nobody said: an edited sluice.conf, an OffFile made by hand, and what
-a command could not write down. Then the owner of the file is taken for the one who did it.
+audit says last, and adds what no command said: an edited sluice.conf, an OffFile made by hand, and
+what a command could not write down. Then the owner of the file counts as its author.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ REASON_BYTES = 1000
 
 
 def uid_of_caller() -> int:
-    """Return who runs this command: behind sudo, the user who called it."""
+    """Return the user of this command: behind sudo, the one that called it."""
     if os.geteuid() == 0:
         with suppress(KeyError, ValueError):
             return int(os.environ["SUDO_UID"])

@@ -1,4 +1,4 @@
-"""`sluiced`: follows the controller, so that the plugin knows who runs, and keeps its decisions.
+"""`sluiced`: follows the controller, so that the plugin knows what runs, and stores its decisions.
 
 Each round asks Slurm for its queue, releases the jobs that have waited long enough, takes up the
 plugin's records, joins both, renews the gates and publishes the snapshot. The queue comes first:

@@ -257,7 +257,7 @@ class Learner:
                 log.info("learned from %d jobs", jobs)
                 self._status.facts["learned"] = now
             self._current = current
-        # else it is the first poll, or somebody published another model
+        # else it is the first poll, or another model was published
         is_first = self._current is None and "learning" not in self._status.failing
         if is_first or now >= self._reads.due:
             with self._reads:

@@ -1,7 +1,7 @@
 """Answers users over a socket of sluiced, each about what PrivateData lets the user see.
 
-The kernel says who asks (SO_PEERCRED). Threads of its own with a connection of their own to the
-history: a question never holds up a poll. Everything has a limit: the length of a request, the
+The kernel names the user that asks (SO_PEERCRED). Threads of its own, with their own connection to
+the history: a question never holds up a poll. Everything has a limit: the length of a request, the
 time to send it and to take the answer, and how many are answered at once, of one user and of all.
 """
 
@@ -95,7 +95,7 @@ class QueryServer:
         self._socket = self._path = None
 
     def _bind(self, path: Path) -> None:
-        """Listen under another name, then rename: who finds the socket can connect."""
+        """Listen under another name, then rename: a socket that is found takes connections."""
         self.close()
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         fresh = path.with_name(f"{path.name}.{os.getpid()}")
@@ -142,7 +142,7 @@ class QueryServer:
             yield
         finally:
             with self._lock:
-                self._busy -= Counter([uid])  # who has none is not kept
+                self._busy -= Counter([uid])  # users without one are not kept
 
     def _take_place(self, uid: int) -> bool:
         """Take one of the places in which requests are answered."""
@@ -189,7 +189,7 @@ class QueryServer:
         )
 
     def _overview(self, config: Config) -> Any:
-        """Return the gates: numbers of all jobs together, which name nobody."""
+        """Return the gates: numbers of all jobs together, which name no user."""
         with self._gates_lock:
             asked, found = self._gates
             if time.monotonic() - asked >= GATES_SECONDS:
@@ -199,7 +199,7 @@ class QueryServer:
 
 
 def _peer(connection: socket.socket) -> int:
-    """Return the uid of who connected, as the kernel has it."""
+    """Return the uid of the peer, as the kernel has it."""
     answer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
     return int(CREDENTIALS.unpack(answer)[1])
 

@@ -40,7 +40,7 @@ STATS_SECONDS = 15.0
 LONG_PAUSE = 1.0
 """Seconds until the next try after a failure."""
 BUSY_SECONDS = 2.0
-"""How long to wait while somebody else writes into the history."""
+"""How long to wait while another process writes into the history."""
 
 
 class Drainer:
@@ -57,7 +57,7 @@ class Drainer:
         self.lost = 0
         """Records that neither the history nor memory had room for."""
         self.dropped = 0
-        """Records that the plugin lost in its present life because nobody took them in time."""
+        """Records that the plugin lost in its present life because they were not read in time."""
         self.stats: dict[str, Any] = {}
         """What the plugin counts; empty while it does not answer."""
         self._stats_due = 0.0
@@ -76,7 +76,7 @@ class Drainer:
         self._errors: dict[type[Exception], Exception] = {}
         self._arrived: list[Record] = []
         self._wanted = self._drained = -1.0
-        """Monotonic times: since when somebody waits, and when the ring was seen to be empty."""
+        """Monotonic times: since when a command waits, and when the ring was seen to be empty."""
         self._is_leaving = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="drainer", daemon=True)
@@ -131,7 +131,7 @@ class Drainer:
             self._store.close()
 
     def _rest(self, seconds: float) -> bool:
-        """Wait, unless somebody waits for records; return whether it is time to leave."""
+        """Wait, unless a command waits for records; return whether it is time to leave."""
         with self._changed:
             is_wanted = seconds <= PAUSE and self._wanted > self._drained
             if seconds > 0 and not is_wanted and not self._is_leaving:

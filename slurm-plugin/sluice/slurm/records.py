@@ -22,7 +22,7 @@ class FeedError(SlurmError):
 
 
 class PluginUnreachableError(SlurmError):
-    """Nobody serves the plugin's socket."""
+    """The plugin's socket is not served."""
 
 
 class PluginAnswerError(SlurmError):
@@ -34,7 +34,7 @@ class AnotherDaemonError(SlurmError):
 
 
 class UnknownJobError(SlurmError):
-    """No job of this number is known, or none that the user who asks may see."""
+    """No job of this number is known, or none that the asking user may see."""
 
 
 class QueryError(SlurmError):

@@ -1,6 +1,6 @@
 """What daemons share as services, and the kill switch.
 
-Who may read Sluice's files: their owner and the service group, because they name users' jobs. The
+Readers of Sluice's files: their owner and the service group, because they name users' jobs. The
 service group is the group of the directory that a file lies in.
 """
 
@@ -42,7 +42,7 @@ def off_files(config: Config) -> list[Path]:
     """Return the OffFile of the configuration, and the default one, which always counts.
 
     `sluice off` makes the default one where it cannot read the configuration: sluiced goes on
-    with the last good one, of which nobody else knows.
+    with the last good one, which no other process knows.
     """
     paths = (Path(config.off_file), Path(core.default_config().off_file))
     return list(dict.fromkeys(paths))
@@ -169,7 +169,7 @@ log_level_option = click.option(
 
 
 def begin(log_level: str) -> None:
-    """Log to standard error, and let nobody but the service group read what is written."""
+    """Log to standard error, and let only the service group read what is written."""
     logging.basicConfig(
         format="%(asctime)s %(name)s: %(levelname)s: %(message)s", level=log_level.upper()
     )

@@ -100,7 +100,7 @@ class Ping:
     HOST_SECONDS = 3.0
     """More for each other host of slurmctld, as the first may be dead: longer than TCPTimeout."""
     HOLDS = 10.0
-    """Seconds: what was found is believed for so long."""
+    """Seconds: what was found counts for so long."""
 
     def __init__(self) -> None:
         self._is_asked = False
@@ -111,7 +111,7 @@ class Ping:
 
     @contextmanager
     def asked_first(self) -> Iterator[None]:
-        """Ask for it in this block; a daemon, for which nobody waits, does not."""
+        """Ask for it in this block; a daemon, for which no user waits, does not."""
         self._is_asked, self._until, self.silence = True, 0.0, ""
         try:
             yield

@@ -42,7 +42,7 @@ class SnapshotLock:
     """Held from `move` to `close`, and at the latest until the process ends."""
 
     def __init__(self, who: str = "sluiced", setting: str = "Snapshot") -> None:
-        """Say in errors who holds it, and which setting would give each its own."""
+        """Name its holder in errors, and the setting that would give each its own."""
         self._path: Path | None = None
         self._handle: IO[str] | None = None
         self._who, self._setting = who, setting
@@ -148,7 +148,7 @@ REFUSED = "refused releases"
 LEASES = "leases"
 """Tokens whose lease cannot be made or renewed, with Slurm's own words."""
 NOT_RENEWED = "not renewed"
-"""Tokens whose gate is left open because somebody has waited too long, with who that is."""
+"""Tokens whose gate is left open because a job has waited too long, with that job."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """A user who asks."""
+    """A user that asks."""
 
     uid: int
     sees_all: bool
@@ -37,17 +37,17 @@ class Viewer:
 
 
 OWNER = Viewer(uid=0, sees_all=True)
-"""Who can read the history itself."""
+"""A viewer that can read the history itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Privacy:
-    """Whose jobs Slurm shows to whom."""
+    """The jobs that Slurm shows to each user."""
 
     is_private: bool
     """PrivateData lists jobs."""
     operators: frozenset[int]
-    """Users who see all jobs whatever PrivateData lists."""
+    """Users that see all jobs whatever PrivateData lists."""
 
     @classmethod
     def of(cls, controller: Controller, users: Iterable[UserDefaults]) -> Privacy:
@@ -63,7 +63,7 @@ class Privacy:
 
     @classmethod
     def parse(cls, text: str) -> Privacy:
-        """Read what `str` made; anything else hides all jobs from everybody but root."""
+        """Read what `str` made; anything else hides all jobs from all users but root."""
         word, _, numbers = text.partition(":")
         listed = numbers.split(",")
         known = word in {"private", "open"} and all(map(str.isdecimal, listed))

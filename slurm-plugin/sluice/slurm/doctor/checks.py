@@ -287,7 +287,7 @@ def daemon(site: Site) -> Iterator[Finding]:
 
 
 def _daemon_by_socket(path: Path) -> Finding:
-    """Judge for users who may not read the lock."""
+    """Judge for users that may not read the lock."""
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(str(path))

@@ -506,7 +506,7 @@ def _given(store: Store, holding: Holding, cluster: str) -> bool | None:
         try:
             classes.add(Record.parse(decision.record).to_dict()["grant"]["tokens"]["klass"])
         except CoreError:
-            return True  # of another version: who knows
+            return True  # of another version: unknown
     return holding.klass in classes if classes else None
 
 

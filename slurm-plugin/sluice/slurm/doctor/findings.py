@@ -65,7 +65,7 @@ class Site:
 
     config_path: Path
     is_named: bool = False
-    """Whether somebody named the configuration, so that it must be there."""
+    """Whether the configuration was named, so that it must be there."""
     config: Config | None = None
     controller: Controller | None = None
     stats: dict[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Who has waited how long for tokens: the budgets of users and accounts, across restarts.
+"""Budgets of users and accounts: what their jobs have waited for tokens, across restarts.
 
 The core charges and judges (policies/core/control.h). Here is who pays for which job, and what the
 history keeps of it: seconds by hour, user and account, from which a new sluiced goes on. Without a
@@ -40,7 +40,7 @@ class Budgets:
         self._is_restored = False
 
     def describe(self, row: Any, job: QueuedJob) -> None:
-        """Say who pays for a job, in its row of the loop."""
+        """Name the user and account charged for a job, in its row of the loop."""
         row.user = self._payers.index("user", job.uid)
         row.account = self._payers.index("account", job.account) if job.account else 0
 

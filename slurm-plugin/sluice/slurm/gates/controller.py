@@ -1,6 +1,6 @@
 """Applies the verdicts of the control loop on a live cluster: releases, exchanges, leases.
 
-The core says who waits, changes lanes or is released, and how large the gates are
+The core says which jobs wait, change lanes or are released, and how large the gates are
 (policies/core/control.h); here is what it needs from Slurm, and what Slurm is told.
 
 The bound comes first. `bound` releases the jobs that have waited long enough; it needs the queue
@@ -72,7 +72,7 @@ NO_PRESSURE = control.no_pressure()
 PRESSURES = 10_000
 """Of predictions and lanes, kept for all jobs."""
 KEPT_SETS = 30 * 86400
-"""Seconds for which the history keeps who ran together."""
+"""Seconds for which the history keeps which jobs ran together."""
 
 CLASS_NUMBERS = {klass: number for number, klass in enumerate(CLASSES)}
 
@@ -101,7 +101,7 @@ class Seen:
     licenses: Mapping[str, License]
     reservations: Sequence[Reservation]
     room: Mapping[str, Room]
-    """By partition; of what is missing nobody knows."""
+    """By partition; what is missing is unknown."""
     now: int
     """UTC seconds."""
     clock: float
@@ -149,7 +149,7 @@ class GateKeeper:
     """What sluiced remembers of the gates from poll to poll.
 
     Jobs are described to the loop when they change. After any failure in doing so all of them are,
-    so that nobody's wait is forgotten.
+    so that no job's wait is forgotten.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ class GateKeeper:
         self._may_have_leases = True  # of an earlier sluiced
 
     def holders(self) -> bytes:
-        """Return who has tokens, packed for a snapshot."""
+        """Return the jobs with tokens, packed for a snapshot."""
         if self._holders is None or self._facts.charged:
             self._holders = self._loop.holders()
         return self._holders
@@ -596,7 +596,7 @@ class GateKeeper:
         }
 
     def _late(self, tokens: Sequence[str]) -> dict[str, str]:
-        """Say for each of these tokens who has waited behind its gate beyond the bound."""
+        """Say for each of these tokens which job has waited behind its gate beyond the bound."""
         latest = self._facts.max_delay + self._facts.grace
         late: dict[str, list[int]] = {token: [] for token in tokens}
         for job_id, holding in self._holdings.items() if tokens else ():
@@ -633,7 +633,7 @@ class GateKeeper:
         return holding is not None and holding.job.submit == release.submit
 
     def _keep_waits(self, now: int) -> None:
-        """Note who waited how long since the last poll."""
+        """Record how long each job waited since the last poll."""
         if self._facts.charged:
             self.budgets.take(
                 (
@@ -662,7 +662,7 @@ class GateKeeper:
             self.unstored.add(write)
 
     def _keep_set(self, seen: RunningSet) -> None:
-        """Keep who runs together, whenever that or a gate changed."""
+        """Store the jobs that run together, whenever they or a gate changed."""
         latest = self._recorded
         if latest is None:
             self.unstored.add(
@@ -696,7 +696,7 @@ def _flags(job: QueuedJob, known: Known | None, holding: Holding | None) -> int:
     if job.is_array:
         flags |= control.ARRAY
     if holding is not None and any(count > 1 for _, count in holding.counts):
-        flags |= control.RECORDED  # Sluice gives one of each: somebody wrote these
+        flags |= control.RECORDED  # Sluice gives one of each: a user wrote these
     elif known is not None:
         flags |= control.RECORDED
         if known.is_granted:
@@ -753,7 +753,7 @@ def running_set(
     cluster: str,
     now: int,
 ) -> RunningSet:
-    """Describe who runs together: those with tokens, and others that matter to storage."""
+    """Describe the jobs that run together: those with tokens, and others that matter to storage."""
     holders = [
         Holder(holding.job.job_id, holding.job.submit, holding.klass, holding.lane_mask)
         for holding in found

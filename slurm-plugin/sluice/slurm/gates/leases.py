@@ -1,4 +1,4 @@
-"""Tokens: who holds them, the leases that keep gates closed, and whether all agree.
+"""Tokens: the jobs that hold them, the leases that keep gates closed, and whether all agree.
 
 slurm.conf gives each token a huge total. A lease reserves all of them but as many as the gate lets
 out, for some seconds; sluiced renews it. Without sluiced it runs out, and the gate is open.
@@ -120,7 +120,7 @@ ENDLESS = 2  # times its length: a lease that ends later was not made with this 
 class Lease:
     token: str
     count: int
-    """Of the token, that nobody gets."""
+    """Of the token, which no job gets."""
     end: int
     """UTC seconds."""
 

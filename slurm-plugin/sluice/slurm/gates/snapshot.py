@@ -1,4 +1,4 @@
-"""The snapshot: who runs with which I/O, for the plugin's next decisions.
+"""The snapshot: the running jobs and their I/O, for the plugin's next decisions.
 
 It is written anew each round even if nothing changed, because its age tells the plugin whether
 somebody still looks. Those written lately are kept in memory: decisions refer to them, and the
@@ -276,7 +276,7 @@ class Publisher:
     def _save_previous(self) -> None:
         """Leave the last snapshot to the next sluiced after a crash.
 
-        That may be impossible: the kernel lets nobody link to a file that another user left.
+        That may be impossible: the kernel lets no user link to a file that another one left.
         """
         with suppress(FileNotFoundError):
             self._previous.unlink()

@@ -402,7 +402,7 @@ def _held_burst(burst: Facts, lanes: list[str]) -> str:
 def _what_it_did(outcome: Facts | None) -> Iterator[Part]:
     """Lay what the job did alongside what was predicted of it."""
     if outcome is None:
-        return  # it has not ended, as far as anybody knows
+        return  # it has not ended, as far as is known
     yield Heading("What it did to storage")
     if outcome["source"] is None:
         yield "  Not known: it left no log (yet), and the accounting counted no bytes."

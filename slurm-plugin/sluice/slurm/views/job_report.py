@@ -188,7 +188,7 @@ def prediction_of(store: Store, job: str, cluster: str | None = None) -> tuple[S
 
 
 def no_decision(job: str) -> UnknownJobError:
-    """Return the error for a job on which nothing was decided, or that somebody may not see."""
+    """Return the error for a job on which nothing was decided, or that the viewer may not see."""
     return UnknownJobError(
         f"no decision on job {job} is known; `sluice decisions` lists those that are"
     )

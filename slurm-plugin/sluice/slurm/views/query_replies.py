@@ -1,6 +1,6 @@
 """Replies to users' commands, as JSON: from the history itself, or from sluiced.
 
-Each question says who asks; rows about jobs that this user may not see are left out.
+Each question names its viewer; rows about jobs that this user may not see are left out.
 """
 
 from __future__ import annotations
@@ -256,5 +256,5 @@ def predict(
 
 
 def _coverage(store: Store, viewer: Viewer) -> Facts | None:
-    """Return how much of what ran the logs tell of, to those who may see all of it."""
+    """Return how much of what ran the logs tell of, to those that may see all of it."""
     return asdict(store.jobs.coverage()) if viewer.sees_all else None

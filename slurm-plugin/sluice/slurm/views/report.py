@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Facts = dict[str, Any]
 
 OTHERS = "other users"
-"""Who the viewer may not see, all together."""
+"""Users that the viewer may not see, all together."""
 FEW = 5
 """Checked predictions of a program below which nothing is said of it."""
 TAKEN, HELD_OUT = "taken", "held_out"
@@ -289,7 +289,7 @@ class Story:
         }
 
     def held_out_in_vain(self, choices: Choices) -> int:
-        """Count the jobs that were held out by a share that nobody knows any more."""
+        """Count the jobs that were held out by a share that is no longer known."""
         shares = self._shares(choices)
         return sum(one.grant == HELD_OUT and not shares[one.bundle] for one in choices.kept)
 

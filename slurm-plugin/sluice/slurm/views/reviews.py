@@ -37,7 +37,7 @@ def rejected(of: Selector, other: Selector) -> Review:
 
 
 def jobs_of_program(store: Store, application: int) -> Selector:
-    """Return which jobs an entry of the application table is about; an empty one: nobody can say.
+    """Return which jobs an entry of the application table is about; an empty one: unknown.
 
     The latest run behind it tells whose they are and what Slurm calls them.
     """
@@ -179,7 +179,7 @@ def facts_behind(store: Store, bundle: Bundle, record: Record, *, sees_all: bool
 
 
 def line_of(facts: Mapping[str, Any]) -> str:
-    """Say who ruled, until when and why."""
+    """Return the rule's author, end and reason."""
     who = f"by {facts['by']}" if facts["by"] else "by the site"
     until = f" until {day_text(facts['until'])}" if facts["until"] else ""
     comment = f": {facts['comment']}" if facts["comment"] else ""
