@@ -331,7 +331,7 @@ sluice_control_bound (struct sluice_control *c, struct sluice_control_job *jobs,
 		else
 			release_if_due (c, &count, jobs, i, facts);
 	}
-	/* once all have paid: who comes first shall make no difference to a budget */
+	/* once all have paid: the order of jobs shall make no difference to a budget */
 	for (uint32_t k = 0; k < c->listed_count; k++)
 		release_if_due (c, &count, jobs, c->listed[k], facts);
 	command_ranked (c, jobs, count, facts);
@@ -565,8 +565,8 @@ sluice_control_decide (struct sluice_control *c, uint32_t job,
 	return decide (c, job, submission, situation, config, facts);
 }
 
-/* A gate behind which somebody has waited beyond the bound is given up: whatever keeps
- * that job from being released, the gate keeps nobody. */
+/* A gate behind which a job has waited beyond the bound is given up: whatever keeps
+ * that job from being released, the gate keeps no job. */
 static void
 give_up_gates (const struct sluice_control_job *jobs, uint32_t n,
 	       const struct sluice_control_facts *facts, struct sluice_control_gates *out)

@@ -1,5 +1,5 @@
 /*
- * The control loop: at every poll, who of the jobs with tokens waits on, changes lanes
+ * The control loop: at every poll, which jobs with tokens wait on, change lanes
  * or is released, and how many tokens each gate lets out.
  *
  * sluiced reads Slurm, calls these functions and carries the verdicts out; a replay does
@@ -27,7 +27,7 @@ enum {
 	SLUICE_CONTROL_LIMIT = 16,	/* jobs of a class that one poll lets in */
 	SLUICE_CONTROL_BACKGROUND = 16, /* loads without tokens judged one by one */
 	SLUICE_CONTROL_PATIENCE = 15,	/* s until a job's decision has been found */
-	SLUICE_CONTROL_STALE = 60,	/* s that a decision holds while nobody starts */
+	SLUICE_CONTROL_STALE = 60,	/* s that a decision holds while no job starts */
 	SLUICE_CONTROL_START = 10,	/* s in which Slurm starts a job that can start */
 	SLUICE_CONTROL_STARTS = 16,	/* jobs decided on in one poll as they started */
 	SLUICE_CONTROL_STARTED = 30,	/* s after its start: its record may come late */
@@ -127,7 +127,7 @@ struct sluice_control_job {
 	uint32_t nodes;
 	uint32_t cpus;
 	uint32_t priority; /* Slurm's: the higher comes first */
-	uint32_t user;	   /* indices of the payers; 0: nobody */
+	uint32_t user;	   /* indices of the payers; 0: none */
 	uint32_t account;
 	uint32_t reserved;
 	int64_t submit;	  /* UTC seconds, as the next two */
@@ -143,7 +143,7 @@ struct sluice_control_job {
 struct sluice_control_room {
 	uint32_t nodes;	       /* with idle CPUs */
 	uint32_t cpus;	       /* idle */
-	uint32_t is_unlimited; /* 1: nodes are shared, or nobody knows */
+	uint32_t is_unlimited; /* 1: nodes are shared, or unknown */
 	uint32_t reserved;
 };
 
@@ -169,7 +169,7 @@ struct sluice_control_facts {
 	double grace;	    /* s beyond max_delay until a gate is given up: two polls */
 	double user_budget; /* s a day; 0: none */
 	double account_budget;
-	struct sluice_control_payer *payers; /* the caller's; the first is nobody */
+	struct sluice_control_payer *payers; /* the caller's; the first is none */
 	uint32_t is_off;
 	uint32_t releases; /* that may be commanded; counted down */
 	uint32_t sharing;  /* the job that was released last to share; kept by the loop */
@@ -177,7 +177,7 @@ struct sluice_control_facts {
 	/* of the jobs with tokens, set by sluice_control_bound: */
 	double charged;	  /* s that it charged them, all together */
 	double longest;	  /* s that the one waited that has waited longest */
-	double shared;	  /* clock then; 0: nobody was; kept by the loop */
+	double shared;	  /* clock then; 0: none was; kept by the loop */
 	uint64_t version; /* of the co-runners in the situation */
 	/* of the records of decisions: */
 	uint64_t boot;
@@ -190,11 +190,11 @@ struct sluice_control_facts {
 
 struct sluice_control_gates {
 	uint32_t tokens[SLUICE_CLASS_COUNT][SLUICE_MAX_LANES]; /* held + let out */
-	/* 1: somebody waited too long behind it, so it is not imposed */
+	/* 1: a job waited too long behind it, so it is not imposed */
 	uint32_t is_given_up[SLUICE_CLASS_COUNT][SLUICE_MAX_LANES];
 };
 
-/* A decision made again, and on whom. */
+/* A decision made again, and its job. */
 struct sluice_control_decision {
 	uint32_t job; /* index into the jobs */
 	uint32_t reserved;
@@ -224,7 +224,7 @@ void sluice_control_room (struct sluice_control *control, struct sluice_control_
  * and account pay that, too; an array pays as one job. Reset all verdicts, then release who
  * is due, those first that were never tried and have waited longest. A release shows in the
  * tokens of the next poll; until it does, the job is tried again, ever more seldom, and
- * takes nobody's place.
+ * takes no job's place.
  */
 void sluice_control_bound (struct sluice_control *control, struct sluice_control_job *jobs,
 			   uint32_t n, struct sluice_control_facts *facts);
@@ -272,7 +272,7 @@ const struct sluice_record *sluice_control_decide (
     const struct sluice_submission *submission, const struct sluice_situation *situation,
     const struct sluice_config *config, struct sluice_control_facts *facts);
 
-/* Seconds that the job may still wait until a budget is used up, if nobody else waits with
+/* Seconds that the job may still wait until a budget is used up, if no other waits with
  * it; INFINITY without budgets. */
 double sluice_control_budget_left (const struct sluice_control_job *job,
 				   const struct sluice_control_facts *facts);
@@ -282,8 +282,8 @@ double sluice_control_budget_left (const struct sluice_control_job *job,
 uint32_t sluice_control_actions (const struct sluice_control *control,
 				 const uint32_t **jobs);
 
-/* Who has tokens, as a snapshot tells it: by id, an array once, with the longest wait of
- * its tasks. out has room for n. Returns how many there are. */
+/* The holders of tokens, as a snapshot tells them: by id, an array once, with the longest
+ * wait of its tasks. out has room for n. Returns how many there are. */
 uint32_t sluice_control_holders (struct sluice_control *control,
 				 const struct sluice_control_job *jobs, uint32_t n,
 				 struct sluice_holder *out);

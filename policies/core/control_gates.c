@@ -160,7 +160,7 @@ is_on (const struct sluice_control_job *jobs, const struct kind *kind, uint32_t 
 /*
  * Jobs that a lane's tokens are let out for: those that could start now, but for their
  * tokens; where there are none, all that are eligible, so that one finds its token when a
- * node becomes free. A job that lacks nodes as well must keep nobody from a token.
+ * node becomes free. A job that lacks nodes as well must keep no other from a token.
  */
 static int
 who_is_served (const struct sluice_control *c, const struct sluice_control_job *jobs,

@@ -146,7 +146,7 @@ end_of_apart (const struct sluice_workspace *workspace)
 }
 
 /* Choose the cheapest way in which the job does not meet those that it is kept apart from.
- * Returns 0 where there is none, or nobody. */
+ * Returns 0 where there is none, or no job. */
 static int
 keep_apart (const struct sluice_workspace *workspace, struct sluice_decision *out)
 {
@@ -166,7 +166,7 @@ keep_apart (const struct sluice_workspace *workspace, struct sluice_decision *ou
 	return is_found;
 }
 
-/* Of sharing that harms nobody. */
+/* Of sharing that harms no job. */
 static uint32_t
 harmless_reason (const struct sluice_workspace *workspace,
 		 const struct sluice_decision *decision)
@@ -243,7 +243,7 @@ is_vague (const struct sluice_profile *p)
 	return widest > sluice_wide_spread;
 }
 
-/* Turns keep nobody from starting. */
+/* Turns keep no job from starting. */
 static int
 is_sharing (uint32_t action)
 {
@@ -299,7 +299,7 @@ decide_alongside_others (struct sluice_workspace *workspace,
 {
 	workspace->situation = s;
 	workspace->job.nodes = submission->nodes ? submission->nodes : 1;
-	/* a lane that nobody holds the job to would be a wrong promise; where nothing
+	/* a lane that the job is not held to would be a wrong promise; where nothing
 	 * is enforced it shows what control would gain */
 	workspace->is_confinable
 	    = !is_enforced || sluice_is_controlled (config, submission);
@@ -372,7 +372,7 @@ judge_prediction (const struct sluice_prediction *prediction,
 		return insignificance;
 	if (is_unconfirmed)
 		return SLUICE_REASON_UNCONFIRMED;
-	/* Nobody measured how reads interfere, and a mixture without numbers or
+	/* How reads interfere was not measured, and a mixture without numbers or
 	 * an unknown share of I/O could be anything. */
 	int is_bare = p->pattern == SLUICE_PATTERN_MIXED
 		      && (p->chunk_bytes < 0.0

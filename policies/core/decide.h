@@ -68,7 +68,7 @@ struct sluice_situation *sluice_situation_create (const struct sluice_bundle *bu
 void sluice_situation_destroy (struct sluice_situation *situation);
 
 /*
- * For a simulator, in which co-runners change with every start and end: who runs, kept
+ * For a simulator, in which co-runners change with every start and end: what runs, kept
  * from change to change instead of written as a snapshot each time. A situation that
  * was renewed from a set equals one created from a snapshot with the same
  * co-runners in the order of their job ids.

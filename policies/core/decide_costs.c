@@ -150,7 +150,7 @@ overlaps_with_kept (const struct sluice_situation *s, const struct sluice_lane_m
 	return overlaps_of (job, &pair, remaining);
 }
 
-/* side: introduced to those of the lane. Who has ended meets nobody. */
+/* side: introduced to those of the lane. A job that has ended meets none. */
 static void
 meet (const struct sluice_situation *s, const struct sluice_situation_lane *lane,
       const struct newcomer *job, const struct side *side, double start,
@@ -180,7 +180,7 @@ meet (const struct sluice_situation *s, const struct sluice_situation_lane *lane
 		compare_rest (s, lane, job, side, remaining, rest_remaining, out);
 }
 
-/* Not yet introduced to anybody. */
+/* Not yet introduced to any job. */
 static void
 side_of (const struct sluice_workspace *workspace, const struct sluice_pressure *pressure,
 	 struct side *out)

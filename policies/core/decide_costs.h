@@ -64,7 +64,7 @@ struct sluice_workspace {
 	int is_confinable;    /* one lane can hold all that it writes */
 	double lost_in_turns; /* share of what is lost by sharing that turns leave */
 	struct sluice_pressure spread; /* over all lanes */
-	struct side sharing;	       /* with that, introduced to everybody */
+	struct side sharing;	       /* with that, introduced to all */
 	struct side confined;	       /* as it would press on some of the lanes only */
 	double now;
 	struct sluice_pairing pairings[SLUICE_MAX_PAIRINGS];

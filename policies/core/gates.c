@@ -54,7 +54,7 @@ overlap_of (const struct lane *lane, const struct sluice_pressure *victim,
 	return sluice_load_overlap (victim, other, rho);
 }
 
-/* Everybody who runs, but the victim itself, by strength. */
+/* All that run, but the victim itself, by strength. */
 static void
 know_running (const struct lane *lane, const struct sluice_pressure *victim,
 	      struct others_of_victim *c)
@@ -162,7 +162,7 @@ is_tolerable (const struct lane *lane, const struct sluice_pressure *victim,
 	return sluice_job_slowdown (victim, fmax (1.0, 1.0 / rate)) <= lane->tolerance;
 }
 
-/* Whether nobody who runs or may be admitted loses too much. */
+/* Whether no job that runs or may be admitted loses too much. */
 static int
 all_tolerable (const struct lane *lane, const uint32_t *admitted)
 {
@@ -192,7 +192,7 @@ find_worst (struct lane *lane)
 	}
 }
 
-/* The most who may enter a lane of these holders, by class; 0: nobody. */
+/* The most that may enter a lane of these holders, by class; 0: none. */
 static int
 entrants (const struct lane *lane, const uint32_t *gates, uint32_t *admitted)
 {
@@ -313,7 +313,7 @@ sluice_gates_keep (const struct sluice_member *members, uint32_t n_running,
 
 	memset (out, 0, sizeof *out);
 	if (n_running > q.room || n_background > q.room - n_running)
-		return; /* more than can be judged: let nobody in */
+		return; /* more than can be judged: let none in */
 	for (uint32_t i = 0; i < n_running; i++)
 		q.held[members[i].klass]++;
 	q.room -= n_background;

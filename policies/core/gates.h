@@ -27,13 +27,13 @@ struct sluice_gates {
  * The gates of one lane to keep until the next poll, in which holders may end
  * and Slurm may give their tokens to any waiting job of the class: sound for
  * every set that can come about so, not only for those that hold a token now. A
- * class may get fewer tokens than it holds: then nobody follows a holder that
+ * class may get fewer tokens than it holds: then none follows a holder that
  * ends.
  * members are the holders and, behind them, those that wait; background is load
  * without tokens. At most limit waiting jobs of a class are admitted, and
  * n_running + n_background + the admitted never exceed SLUICE_MAX_SET + 1. With
  * up to 8 holders the result is maximal: one more token of any class with
- * waiting jobs could break somebody's tolerance.
+ * waiting jobs could break a job's tolerance.
  */
 void sluice_gates_keep (const struct sluice_member *members, uint32_t n_running,
 			uint32_t n_waiting, const struct sluice_pressure *background,

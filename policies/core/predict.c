@@ -197,7 +197,7 @@ treat_as (const struct sluice_review *review, struct sluice_prediction *out)
 }
 
 /* Any user can write logs of their own jobs. What no counter bears out is told, and counts
- * neither for nor against anybody. */
+ * neither for nor against any entry. */
 static void
 doubt (const struct finding *own, struct sluice_prediction *out)
 {

@@ -2,7 +2,7 @@
  * What is known at submission time -> the job's profile.
  *
  * From the specific to the general: this user's runs of this script, this
- * user's runs of this name, anybody's runs of this name, the forest, the
+ * user's runs of this name, any user's runs of this name, the forest, the
  * account, the site; of each, first the runs of about this size, then those of
  * all sizes, scaled. The first that reaches min_confidence is taken; if none
  * does, the most certain one is reported, and the decision abstains. What many
@@ -40,7 +40,7 @@ void sluice_predict (const struct sluice_bundle *bundle,
 		     struct sluice_prediction *out);
 
 /* Whether runs of the user's own, or a review, are behind a prediction. Any other is only
- * reported: its job has no class, is left to Slurm and presses on nobody. */
+ * reported: its job has no class, is left to Slurm and loads no lane. */
 int sluice_prediction_counts (const struct sluice_prediction *prediction);
 
 /* Let the user's hints count, if the prediction does. */

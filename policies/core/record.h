@@ -23,7 +23,7 @@ struct sluice_record {
 	uint64_t config_checksum; /* CRC-64 of the text of sluice.conf */
 	uint32_t mode;		  /* enum sluice_mode: how far Sluice goes with the job */
 	uint32_t
-	    turns; /* enum sluice_turns_scope; OFF also where nobody decides on turns */
+	    turns; /* enum sluice_turns_scope; OFF also where turns are not decided on */
 	/* struct sluice_job_mode: what gave the mode */
 	uint32_t mode_rule;
 	uint32_t mode_by;

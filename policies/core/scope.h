@@ -17,7 +17,7 @@ void sluice_submission_complete (struct sluice_submission *submission,
 				 const struct sluice_snapshot *snapshot);
 
 /* Why Sluice keeps its hands off this job, or SLUICE_REASON_NONE, by the completed
- * submission. snapshot may be NULL: defaults that nobody published count as unknown.
+ * submission. snapshot may be NULL: defaults that were not published count as unknown.
  * policy names the lanes. */
 uint32_t sluice_scope (const struct sluice_config *config,
 		       const struct sluice_policy *policy,

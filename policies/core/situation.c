@@ -257,7 +257,7 @@ prepare_lanes (struct sluice_situation *s, struct sluice_corunner_set *set)
 		enlist_kept (s, set, lane);
 		prepare_sets (s, lane);
 	}
-	/* only now it is known who is kept nowhere */
+	/* only now it is known which are kept nowhere */
 	for (uint32_t l = 0; l < s->lane_count; l++)
 		if (s->lanes[l].original == l)
 			enlist_rest (s, set, l);

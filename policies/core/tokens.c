@@ -60,7 +60,7 @@ outcome_of (uint32_t mode, const struct sluice_policy *policy,
 	return SLUICE_GRANT_TAKEN;
 }
 
-/* Of a job that nobody asked about. */
+/* Of a job that was not asked about. */
 static uint32_t
 decided_turns (uint32_t scope, const struct sluice_decision *decision, uint32_t outcome)
 {
@@ -139,7 +139,7 @@ sluice_tokens_exchange (const struct sluice_policy *policy,
 		return sluice_saves_enough (policy, a->cost,
 					    decision->alternatives[decision->chosen].cost);
 	}
-	return 1; /* nobody is there for whose sake it would have to keep to its lanes */
+	return 1; /* no job is there for which it would have to keep to its lanes */
 }
 
 void

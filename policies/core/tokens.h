@@ -62,7 +62,7 @@ void sluice_tokens_grant (uint32_t mode, uint32_t turns, const struct sluice_pol
 			  const uint32_t totals[SLUICE_MAX_LANES],
 			  struct sluice_grant *out);
 
-/* Whether in_turns, enum sluice_in_turns, is of one who takes them. */
+/* Whether in_turns, enum sluice_in_turns, is of a job that takes them. */
 int sluice_takes_turns (uint32_t in_turns);
 
 /* Whether a job that has the tokens `held` should exchange them for those that a new

@@ -62,7 +62,7 @@ struct sluice_application {
 };
 
 /* The profile expected at the size and the arguments of a submission; what it does not say
- * scales nothing. A power law is believed up to one octave beyond what was seen. */
+ * scales nothing. A power law counts up to one octave beyond what was seen. */
 void sluice_application_profile (const struct sluice_application *application,
 				 const struct sluice_submission *submission,
 				 struct sluice_profile *out);

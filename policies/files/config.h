@@ -175,7 +175,7 @@ struct sluice_config_key {
 };
 int sluice_config_describe (unsigned int i, struct sluice_config_key *out);
 
-/* The key that somebody may have meant; NULL: none is near. */
+/* The key that may have been meant; NULL: none is near. */
 const char *sluice_config_nearest_key (const char *word, size_t length);
 
 const char *sluice_mode_name (unsigned int mode);

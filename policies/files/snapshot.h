@@ -1,5 +1,5 @@
 /*
- * The state of the cluster that sluiced publishes for the plugin: who runs and
+ * The state of the cluster that sluiced publishes for the plugin: what runs and
  * waits with which I/O, and what Slurm fills in when a user gives nothing.
  */
 #ifndef SLUICE_SNAPSHOT_H
@@ -117,7 +117,7 @@ enum { SLUICE_CLOCK_DIFFERENCE = 5 };
 
 /* Whether it was taken after now (UTC seconds), so that a clock is wrong. */
 int sluice_snapshot_is_from_future (const struct sluice_snapshot *snapshot, int64_t now);
-/* Whether it is young enough to be believed at time now; from the future none is. */
+/* Whether it is young enough to be used at time now; from the future none is. */
 int sluice_snapshot_is_fresh (const struct sluice_snapshot *snapshot,
 			      const struct sluice_policy *policy, int64_t now);
 uint32_t sluice_snapshot_corunner_count (const struct sluice_snapshot *snapshot);

@@ -38,7 +38,7 @@ DRAWN_INSTANTS = 4000  # that each of them is asked about
 DAYS = 2000  # bootstrap samples of days
 DAY = 86400  # seconds
 LOADS = (0.25, 0.5, 1.0, 2.0, 4.0, math.inf)
-"""Upper ends of the classes of load: what everybody running asks of storage, over what it has."""
+"""Upper ends of the classes of load: what all running jobs ask of storage, over what it has."""
 MATTERS = 0.01  # of the node-hours of jobs with I/O: from here on a loss is worth a word
 FEWEST = 5  # runs of a program, to tell what others cost its computing,
 CLEARLY = 2.5  # by so many standard errors

@@ -185,7 +185,7 @@ class Findings:
     too_few: int
     """Pairs that met, but not often enough to tell."""
     coarse: int
-    """Pairs whose aggressor's runs are mostly unresolved: nobody knows when it wrote."""
+    """Pairs whose aggressor's runs are mostly unresolved: when it wrote is unknown."""
     p_needed: float
     """What the p-value of a pair must not exceed to be called interference alone among all."""
 

@@ -203,7 +203,7 @@ class Instant:
     others: list[int] = field(default_factory=list)
     """The heaviest first; OTHERS at most."""
     load: float = 0.0
-    """What everybody running asks of storage, over what it has."""
+    """What all running jobs ask of storage, over what it has."""
     share: float = 0.0
     """Of the run's time that goes by for nothing, by the model."""
     causes: dict[int, float] = field(default_factory=dict)

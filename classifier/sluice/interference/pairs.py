@@ -113,7 +113,7 @@ def seen_in_production(
     """Return what the interference model can learn from these pairs.
 
     All that were tested, whether they lost, gained or neither: only those that were called
-    interference would teach that everybody loses. Applications whose kind of traffic the
+    interference would teach that all lose. Applications whose kind of traffic the
     history does not know are left out. jobs: the latest undisturbed ones, where they were read
     already.
     """

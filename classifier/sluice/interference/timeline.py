@@ -59,7 +59,7 @@ class Timeline:
     job: int | None = None
     """What runs of one job have in common: they do not count as each other's aggressors."""
     targets: frozenset[int] | None = None
-    """Storage targets that it uses; None: not known, so it may share with everybody."""
+    """Storage targets that it uses; None: not known, so it may share with all."""
     io_seconds: float | None = None
     """That its slowest process spent in I/O; None: not known."""
     edge: int = 1

@@ -60,7 +60,7 @@ class Remark(NamedTuple):
 def advice(profile: Profile, features: bytes) -> list[Advice]:
     """Return what would help, the most general remark first; none where I/O hardly matters.
 
-    A run whose features nobody kept gets none.
+    A run whose features were not kept gets none.
     """
     if not features or profile.numbers.get("io_share", 1.0) < NOTABLE_SHARE:
         return []

@@ -125,11 +125,11 @@ def _connect(path: Path, mode: str, busy_seconds: float) -> sqlite3.Connection:
 
 
 ALONE = "rwc&vfs=unix-none"
-"""Of a file that nobody else knows yet, and that may lie where locks do not hold."""
+"""Of a file that no other process knows yet, and that may lie where locks do not hold."""
 
 
 def create_file(path: Path) -> None:
-    """Make the file before SQLite does, which would let everybody read it.
+    """Make the file before SQLite does, which would let all users read it.
 
     It gets the group of its directory, the service group, and made by root also its owner, so
     that sluiced can write what `sudo sluice history ingest` began. SQLite's own files next to it

@@ -200,7 +200,7 @@ class Anonymiser:
 
 
 def write_anonymised(store: Store, path: Path, key: bytes, name_stem: Callable[[str], str]) -> None:
-    """Write the copy into an empty file of which nobody knows: names are in it until the end.
+    """Write the copy into an empty file that no other process knows: names are in it until the end.
 
     Raises WeakKeyError, HistoryError or OSError.
     """

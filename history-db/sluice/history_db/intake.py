@@ -39,7 +39,7 @@ class JobStatsSummary:
     unmatched: int
     """Jobs that the accounting does not know (yet)."""
     contradicted: int
-    """Jobs whose accounting names another user or far fewer bytes: anybody can name a job."""
+    """Jobs whose accounting names another user or far fewer bytes: any user can name a job."""
     others: int
     """Entries that are not of a job: of daemons, of logins."""
     form: str

@@ -319,7 +319,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class RunningSet:
-    """Who ran together, from one poll of the controller until the set changed."""
+    """Jobs that ran together, from one poll of the controller until the set changed."""
 
     cluster: str
     taken: int
@@ -361,7 +361,7 @@ class AuditEntry:
     at: int
     """UTC seconds."""
     uid: int | None
-    """Who did it; None: nobody knows."""
+    """Its author; None: unknown."""
     cluster: str
     """Empty for bundles and reviews."""
     subject: str

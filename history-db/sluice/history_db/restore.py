@@ -24,7 +24,7 @@ def restore(backup: Path, history: Path) -> Path | None:
 
     The copy is checked and brought up to date first; until the last step, which is one rename,
     the history is as it was. The caller keeps daemons from opening it meanwhile. Raises
-    HistoryError, and BusyHistoryError while somebody has the history open; OSError.
+    HistoryError, and BusyHistoryError while a process has the history open; OSError.
     """
     check_place(history)
     draft = history.with_name(f".{history.name}.{os.getpid()}.restored")
@@ -56,7 +56,7 @@ def _exchange(draft: Path, history: Path) -> Path | None:
 
 
 def _close_off(history: Path) -> None:
-    """Refuse while somebody has the history open; one that is damaged nobody can use."""
+    """Refuse while a process has the history open; a damaged one is not in use."""
     with (
         suppress(DamagedHistoryError, ForeignFileError),
         Store(history, as_it_is=True, busy_seconds=BUSY_SECONDS) as present,

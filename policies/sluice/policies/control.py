@@ -222,7 +222,7 @@ class Loop(Generic[K]):
         )
 
     def holders(self) -> bytes:
-        """Return who has tokens, as the struct sluice_holder of a snapshot."""
+        """Return the holders of tokens, as the struct sluice_holder of a snapshot."""
         out = ffi.new("struct sluice_holder[]", self._count)
         count = lib.sluice_control_holders(self._handle, self._jobs, self._count, out)
         return bytes(ffi.buffer(out, count * ffi.sizeof("struct sluice_holder")))
@@ -286,7 +286,7 @@ class Gates:
         }
 
     def given_up(self, names: Mapping[str, tuple[int, str]]) -> list[str]:
-        """Return the tokens whose gates somebody waited behind for too long."""
+        """Return the tokens whose gates a job waited behind for too long."""
         return [
             token
             for token, (lane, klass) in names.items()

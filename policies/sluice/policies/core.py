@@ -153,7 +153,7 @@ def config_keys() -> list[ConfigKey]:
 
 
 def nearest_key(word: str) -> str | None:
-    """Return the key that somebody may have meant; None where none is near."""
+    """Return the key that may have been meant; None where none is near."""
     raw = word.encode(errors="surrogateescape")
     nearest = lib.sluice_config_nearest_key(raw, len(raw))
     return str(ffi.string(nearest).decode()) if nearest else None

@@ -129,7 +129,7 @@ class Record(View):
                 f"{lib.SLUICE_RECORD_VERSION}"
             )
         record = cls.__new__(cls)
-        record.struct = struct  # nobody else has it, so that it need not be copied
+        record.struct = struct  # no other has it, so that it need not be copied
         return record
 
     @property

@@ -32,7 +32,7 @@ CLASS_PATTERNS = {"stream": "aw", "flush": "ws", "meta": "metadata"}
 TREATMENTS = (*(pattern for pattern in PATTERNS if pattern != UNKNOWN), *CLASS_PATTERNS)
 MAX_FILE_BYTES = 1 << 20
 FILE = "file"
-"""Who rules in the site's file, and where that was made."""
+"""The author of the site's file, and where it was made."""
 
 
 class ReviewError(CoreError):
@@ -106,7 +106,7 @@ class Selector:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What was ruled, and by whom."""
+    """A rule, and its author."""
 
     ruling: str
     of: Selector

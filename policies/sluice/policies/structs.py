@@ -46,7 +46,7 @@ def _named(count: int, name: Any) -> tuple[str, ...]:
 
 PATTERNS = _named(lib.SLUICE_PATTERN_COUNT, lib.sluice_pattern_name)
 UNKNOWN: str = PATTERNS[lib.SLUICE_PATTERN_UNKNOWN]
-"""The pattern of what nobody can tell."""
+"""The pattern of what cannot be told."""
 CLASSES = _named(lib.SLUICE_CLASS_COUNT, lib.sluice_class_name)
 ACTIONS = _named(lib.SLUICE_ACTION_COUNT, lib.sluice_action_name)
 REASONS = _named(lib.SLUICE_REASON_COUNT, lib.sluice_reason_name)
@@ -117,7 +117,7 @@ class View:
     """A copy of a C struct, read-only.
 
     Texts are str, enums their JSON names, flags a tuple of words, nested structs views,
-    arrays tuples without their unused end, quantities that nobody measured None.
+    arrays tuples without their unused end, quantities that were not measured None.
     """
 
     __slots__ = ("struct",)

@@ -6,7 +6,7 @@
 static const uint64_t millisecond = 1000000, second = 1000000000;
 static const uint64_t in_full = 1000000; /* a share of 1 */
 
-/* ---- who is there ---- */
+/* ---- which jobs are there ---- */
 
 static struct node_job **
 find (struct node *node, uint32_t job_id)

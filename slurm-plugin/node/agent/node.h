@@ -3,7 +3,7 @@
  * coordinator's verdicts say to them.
  *
  * No I/O but for the pages and /proc, no clock: `now` is CLOCK_MONOTONIC in nanoseconds. A
- * job that nobody renews a word for goes.
+ * job whose word is not renewed goes.
  */
 #ifndef SLUICE_NODE_H
 #define SLUICE_NODE_H

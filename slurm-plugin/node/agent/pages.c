@@ -41,7 +41,7 @@ make_memory (const char *name, size_t size, void **mapped, struct sluice_error *
 	return -1;
 }
 
-/* The same file for readers: it is not theirs, and nobody may open it for writing. */
+/* The same file for readers: it is not theirs, and none may open it for writing. */
 static int
 open_for_reading (int fd, struct sluice_error *err)
 {

@@ -32,13 +32,12 @@ struct processes {
 	struct processes_list listed; /* sorted; by the last census that was completed */
 	struct processes_list draft;  /* by the one under way */
 	DIR *proc;
-	uint64_t
-	    wanted; /* the number of a census that somebody waits for; the first is 1 */
+	uint64_t wanted; /* the number of a census that is waited for; the first is 1 */
 	uint64_t begun, done;
 	int32_t locks[PROCESSES_MOST_LOCKS];
 	uint32_t lock_count;
 	int are_locks_read;
-	int is_owner_unknown; /* of some lock: may be anybody's */
+	int is_owner_unknown; /* of some lock: may be any user's */
 };
 
 /* Read a file of a process as text. 0: it has content. */
@@ -55,7 +54,7 @@ uint32_t processes_find (const struct processes *processes, uint32_t uid, uint32
 /* Another check: locks are to be read again. */
 void processes_forget_locks (struct processes *processes);
 /* Whether a process of this pid may have left a file lock to others: those of flock are
- * under the pid of who took them, those of open file descriptions under none. */
+ * under the pid that took them, those of open file descriptions under none. */
 int processes_may_have_left_lock (struct processes *processes, int32_t pid);
 
 #endif

@@ -5,11 +5,11 @@
  *   shims        count in pages, and wait as words say          page.h
  *   coordinator  gets reports of bursts, and sends verdicts     wire.h, node.h, link.h
  *
- * It sleeps until somebody speaks, and while jobs are registered it scans their pages every
- * 150 ms: shims make no system call that could wake it.
+ * It sleeps until a frame or a job arrives, and while jobs are registered it scans their
+ * pages every 150 ms: shims make no system call that could wake it.
  *
  * We fail open: words are leases of at most 2 s, and without agent, coordinator, network or
- * MUNGE nobody renews them.
+ * MUNGE they are not renewed.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -98,7 +98,7 @@ send_reports (void)
 		lose_link ();
 }
 
-/* Frames that find no room are not sent: the coordinator does not read, nobody is renewed,
+/* Frames that find no room are not sent: the coordinator does not read, no word is renewed,
  * and the next scan reports again. */
 static void
 put_report (const struct wire_burst *bursts, uint32_t count, uint64_t now)

@@ -507,7 +507,7 @@ def probe_targets(
     """Run the program alone on each target in turn; yield what it got, and why it does not count.
 
     Each round begins with another target, so that none is always the first. Raises
-    CalibrationError when a probe fails, or when somebody else measures there.
+    CalibrationError when a probe fails, or when another process measures there.
     """
     with claimed(targets):
         for number in range(rounds):

@@ -170,7 +170,7 @@ class Session:
         """Measure what is left of the plan, for as long as the budget allows.
 
         Each result is in the history before the next measurement begins. Raises
-        CalibrationError when a program fails, or when somebody else measures there.
+        CalibrationError when a program fails, or when another process measures there.
         """
         with claimed(self.settings.targets):
             self._run_within_budget(tell)

@@ -60,7 +60,7 @@ class Gates(Tables):
             )
 
     def latest_running_set(self) -> RunningSet | None:
-        """Return who ran together last, and which gates there were."""
+        """Return the jobs that ran together last, and the gates."""
         rows = self._db.rows(
             "SELECT cluster, taken, content FROM running_sets "
             "ORDER BY taken DESC, rowid DESC LIMIT 1"

@@ -335,7 +335,7 @@ class Jobs(Tables):
     def believable_logs(self, limit: int, *, now: float) -> list[str]:
         """Return the paths of unbelieved logs whose job has become known since, oldest first.
 
-        The files are to be read again: what they say is not kept before it is believed. now is in
+        The files are to be read again: what they say is not kept before it is trusted. now is in
         UTC seconds; logs that end later would be refused again at each poll.
         """
         rows = self._db.rows(
@@ -355,7 +355,7 @@ class Jobs(Tables):
         return [row[0] for row in rows]
 
     def give_up_waiting(self, *, now: float) -> int:
-        """Say of logs that waited for too long why they are not believed; return how many.
+        """Say of logs that waited for too long why they are not trusted; return how many.
 
         They are still read again once their job is accounted for. now is in UTC seconds.
         """

@@ -67,7 +67,7 @@ def _add_log(db: Database, log: Log, *, may_replace: bool) -> int | None:
     """
     if may_replace:
         db.execute("DELETE FROM logs WHERE path = ? AND reason IS NOT NULL", [log.path])
-    if may_replace and log.reason is None:  # a copy not believed must not keep the true log out
+    if may_replace and log.reason is None:  # a copy not trusted must not keep the true log out
         db.execute("DELETE FROM logs WHERE digest = ? AND reason IS NOT NULL", [log.digest])
     cursor = db.execute(PUT_LOG, _values_of(log))
     return cursor.lastrowid if cursor.rowcount else None
