@@ -178,7 +178,6 @@ def test_jobs_that_were_loaded_more_heavily_wait_longer(tmp_path):
 WRONG = (
     (["--policy", "magic"], 2, "no policy 'magic'; there are none, server-fair"),
     (["--compare", "none,magic"], 2, "no policy 'magic'"),
-    (["--policy", "sluice-oracle"], 2, "sluice-oracle is an ablation"),
     (["--report", "gain.pdf"], 2, "end its name in .html"),
     (["--policy", "two-groups", "--max-delay", "long"], 1, "max_delay = long: give a number"),
 )
