@@ -16,6 +16,7 @@ defaults.
 """
 
 import argparse
+import atexit
 import contextlib
 import csv
 import io
@@ -157,17 +158,26 @@ def submit(slurm: PrivateSlurm, job: tuple[str, str, tuple[str, ...], str]) -> i
     if command == "sbatch":
         return slurm.submit("-J", name, *options, "--wrap", "sleep 100")
     before = newest_job(slurm, name)
-    # srun would wait for the end: let it, in the background, and ask for the job's id.
-    subprocess.Popen(
+    # srun would wait for the end: let it, in the background, and ask for the job's id. It outlives
+    # a controller that is gone, and has a process of its own.
+    srun = subprocess.Popen(
         ["srun", "-J", name, *options, "sleep", "100"],
         env=slurm.client_environment(),
         cwd=slurm.directory,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
+    atexit.register(end_group, srun.pid)
     wait_for(lambda: newest_job(slurm, name) > before, f"srun of {name}")
     return newest_job(slurm, name)
+
+
+def end_group(leader: int) -> None:
+    """End a process and those that it started; it may have ended."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
 
 
 def newest_job(slurm: PrivateSlurm, name: str) -> int:
