@@ -163,8 +163,8 @@ is_on (const struct sluice_control_job *jobs, const struct kind *kind, uint32_t 
  * node becomes free. A job that lacks nodes as well must keep no other from a token.
  */
 static int
-who_is_served (const struct sluice_control *c, const struct sluice_control_job *jobs,
-	       uint32_t lane)
+served_on (const struct sluice_control *c, const struct sluice_control_job *jobs,
+	   uint32_t lane)
 {
 	for (uint32_t k = 0; k < c->kind_count; k++)
 		if (is_on (jobs, &c->kinds[k], lane) && c->kinds[k].need[1] > 0)
@@ -179,7 +179,7 @@ gather_members (struct sluice_control *c, const struct sluice_control_job *jobs,
 		const struct sluice_situation *situation, uint32_t lane, uint32_t *running,
 		uint32_t *waiting)
 {
-	int served = who_is_served (c, jobs, lane);
+	int served = served_on (c, jobs, lane);
 
 	*running = *waiting = 0;
 	for (int pending = 0; pending < 2; pending++)
@@ -235,7 +235,7 @@ static void
 bound_by_need (const struct sluice_control *c, const struct sluice_control_job *jobs,
 	       uint32_t lane, uint32_t need[SLUICE_CLASS_COUNT])
 {
-	int served = who_is_served (c, jobs, lane);
+	int served = served_on (c, jobs, lane);
 	for (uint32_t k = 0; k < c->kind_count; k++)
 		if (is_on (jobs, &c->kinds[k], lane))
 			need[jobs[c->kinds[k].first].tokens.klass]
@@ -267,7 +267,7 @@ sluice_control_wanted (const struct sluice_control *c,
 		       uint32_t wanted[SLUICE_CLASS_COUNT][SLUICE_MAX_LANES])
 {
 	for (uint32_t lane = 0; lane < SLUICE_MAX_LANES; lane++) {
-		int served = who_is_served (c, jobs, lane);
+		int served = served_on (c, jobs, lane);
 		for (uint32_t k = 0; k < c->kind_count; k++)
 			if (is_on (jobs, &c->kinds[k], lane))
 				wanted[jobs[c->kinds[k].first].tokens.klass][lane]

@@ -63,7 +63,7 @@ lacks_tokens (const struct sluice_control_job *job,
 }
 
 /* Whether Slurm is about to start it. One that fits and does not start needs something
- * that are not counted here. */
+ * that is not counted here. */
 static int
 starts_soon (struct sluice_control_job *job, const struct sluice_control_facts *facts)
 {

@@ -406,9 +406,7 @@ check_tokens_fit (const struct sluice_policy *policy,
 	if (tokens.lane_mask == 0
 	    || sluice_tokens_fit (policy, &tokens, submission->license_length))
 		return;
-	out->action = SLUICE_ACTION_ABSTAIN;
-	out->reason = SLUICE_REASON_EXEMPT_LICENSES;
-	out->wait = 0.0;
+	abstain_because (SLUICE_REASON_EXEMPT_LICENSES, out);
 }
 
 void
@@ -422,15 +420,14 @@ sluice_decide (struct sluice_workspace *workspace, const struct sluice_situation
 	memset (out, 0, sizeof *out);
 	sluice_profile_init (&out->prediction.profile);
 
+	struct sluice_job_mode mode;
 	out->reason = sluice_scope (config, situation ? situation->policy : &config->policy,
-				    snapshot, submission);
+				    snapshot, submission, &mode);
 	if (out->reason == SLUICE_REASON_NONE && !situation)
 		out->reason = SLUICE_REASON_NO_BUNDLE;
 	if (out->reason != SLUICE_REASON_NONE)
 		return; /* action 0 is ABSTAIN */
 
-	struct sluice_job_mode mode;
-	sluice_mode_of (config, situation->policy, submission, 0, &mode);
 	int is_enforced = mode.mode == SLUICE_MODE_ENFORCE;
 
 	/* Also without a snapshot: what it would have been is worth recording. */

@@ -110,16 +110,14 @@ kind_scope (uint32_t included, const struct sluice_submission *s)
 uint32_t
 sluice_scope (const struct sluice_config *config, const struct sluice_policy *policy,
 	      const struct sluice_snapshot *snapshot,
-	      const struct sluice_submission *submission)
+	      const struct sluice_submission *submission, struct sluice_job_mode *mode)
 {
-	struct sluice_job_mode mode;
-
+	sluice_mode_of (config, policy, submission, 0, mode);
 	if (submission->flags & SLUICE_SUBMIT_OPT_OUT)
 		return SLUICE_REASON_OPTED_OUT;
 	if (submission->flags & SLUICE_SUBMIT_HET_LATER)
 		return SLUICE_REASON_HET_COMPONENT;
-	sluice_mode_of (config, policy, submission, 0, &mode);
-	if (mode.mode == SLUICE_MODE_OFF)
+	if (mode->mode == SLUICE_MODE_OFF)
 		return SLUICE_REASON_MODE_OFF;
 	if (!(config->include_kinds & SLUICE_INCLUDE_PREEMPT)
 	    && may_preempt (snapshot, submission))

@@ -16,13 +16,23 @@
 void sluice_submission_complete (struct sluice_submission *submission,
 				 const struct sluice_snapshot *snapshot);
 
+/* How far Sluice goes with a job, and what says so. */
+struct sluice_job_mode {
+	uint32_t mode; /* enum sluice_mode */
+	uint32_t rule; /* ModeOf, from 1 in the order of the file; 0: Mode */
+	uint32_t by;   /* enum sluice_mode_by: what of the job that rule names */
+	uint32_t reserved;
+};
+
 /* Why Sluice keeps its hands off this job, or SLUICE_REASON_NONE, by the completed
  * submission. snapshot may be NULL: defaults that were not published count as unknown.
- * policy names the lanes. */
+ * policy names the lanes. mode: sluice_mode_of for no lanes, which is part of the answer.
+ */
 uint32_t sluice_scope (const struct sluice_config *config,
 		       const struct sluice_policy *policy,
 		       const struct sluice_snapshot *snapshot,
-		       const struct sluice_submission *submission);
+		       const struct sluice_submission *submission,
+		       struct sluice_job_mode *mode);
 
 /* Whether a decision for this reason leaves a job alone: the site does, or its user opted
  * out. */
@@ -32,14 +42,6 @@ int sluice_is_left_alone (uint32_t reason);
  * the site says. Any other job counts against all lanes. */
 int sluice_is_controlled (const struct sluice_config *config,
 			  const struct sluice_submission *submission);
-
-/* How far Sluice goes with a job, and what says so. */
-struct sluice_job_mode {
-	uint32_t mode; /* enum sluice_mode */
-	uint32_t rule; /* ModeOf, from 1 in the order of the file; 0: Mode */
-	uint32_t by;   /* enum sluice_mode_by: what of the job that rule names */
-	uint32_t reserved;
-};
 
 /*
  * How far Sluice goes with a job that may write to these lanes: the most careful of the

@@ -74,8 +74,7 @@ const void *sluice_container_section (const void *bytes, uint32_t id, size_t ele
 
 /* Read a whole file into aligned memory that the caller frees. Refuses anything
  * but a regular file of at most max_size that only its owner may write and that
- * root or owner_uid owns. The core's only function that opens a file: it runs
- * when something is loaded, never in a decision. */
+ * root or owner_uid owns. It runs when something is loaded, never in a decision. */
 int sluice_read_trusted_file (const char *path, uint32_t owner_uid, size_t max_size,
 			      void **bytes, size_t *size, struct sluice_error *err);
 void sluice_free (void *bytes);

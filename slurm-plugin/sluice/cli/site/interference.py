@@ -40,9 +40,9 @@ CURVE_EXPONENTS = range(16, 29, 2)  # chunks of 64 KiB to 256 MiB
 MATRIX_EXPONENTS = (16, 20, 24)
 MATRIX_PATTERNS = ("owc", "ws", "aw")
 NEAR = 0.1
+"""Likeness below which a measurement hardly moves the answer."""
 TELLS_NOTHING = 0.9
 """Width of an interval of a loss, 0 to 1, from which on the loss counts as not known."""
-"""Likeness below which a measurement hardly moves the answer."""
 NOT_PREDICTED = ("read", "metadata")  # patterns of jobs
 LONGEST_NUMBER = 18  # digits that the history takes
 
@@ -170,9 +170,9 @@ def _party(store: Store, text: str, finished: Sequence[FinishedJob], rates: Rate
     return _Party(text, names, {**profile_members(profile), **writing})
 
 
-def _not_predicted(who: str) -> CommandError:
+def _not_predicted(program: str) -> CommandError:
     return CommandError(
-        f"{who}: reads and metadata are not in the model; what was measured of them is in "
+        f"{program}: reads and metadata are not in the model; what was measured of them is in "
         "`sluice site calibrate report`"
     )
 
