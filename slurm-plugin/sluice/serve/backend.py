@@ -11,13 +11,12 @@ from __future__ import annotations
 import json
 import os
 import pwd
-import socket
-import struct
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sluice.policies import core
 from sluice.policies.core import CoreError
@@ -28,24 +27,28 @@ from sluice.serve.wire import (
     SECONDS,
     SERVE_USER,
     Asked,
-    receive,
     socket_path,
 )
 from sluice.slurm.records import QueryError
 from sluice.slurm.service import end_with_sluiced, leave_at_signals, say_alive
+from sluice.slurm.unix_socket import LineError, listen, peer_uid, receive_line
+
+if TYPE_CHECKING:
+    import socket
 
 THREADS = 4
 """As many as `sluice serve` has."""
 WAITING = 64
 """Connections that the kernel holds meanwhile."""
 ACCEPT_SECONDS = 1.0
-CREDENTIALS = struct.Struct("iII")  # struct ucred
 
 
 def serve(site: Site) -> None:
     """Answer until SystemExit."""
     allowed = {0, os.geteuid(), *_uids(SERVE_USER)}
-    with _bound(socket_path(site.config)) as listener, ThreadPoolExecutor(THREADS) as pool:
+    listener = listen(socket_path(site.config), WAITING)
+    listener.settimeout(ACCEPT_SECONDS)
+    with listener, ThreadPoolExecutor(THREADS) as pool:
         while True:
             say_alive()
             try:
@@ -55,23 +58,10 @@ def serve(site: Site) -> None:
             except OSError:
                 time.sleep(0.1)  # out of descriptors, say
                 continue
-            if _peer(connection) in allowed:
+            if peer_uid(connection) in allowed:
                 pool.submit(_serve, connection, site)
             else:
                 connection.close()
-
-
-def _bound(path: Path) -> socket.socket:
-    """Listen under another name, then rename: who finds the socket can connect."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    fresh = path.with_name(f"{path.name}.{os.getpid()}")
-    fresh.unlink(missing_ok=True)
-    listener.bind(str(fresh))
-    fresh.chmod(0o666)
-    listener.listen(WAITING)
-    listener.settimeout(ACCEPT_SECONDS)
-    fresh.replace(path)
-    return listener
 
 
 def _uids(user: str) -> list[int]:
@@ -81,16 +71,10 @@ def _uids(user: str) -> list[int]:
         return []
 
 
-def _peer(connection: socket.socket) -> int:
-    """Return the uid of the client, as the kernel has it."""
-    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
-    return int(CREDENTIALS.unpack(found)[1])
-
-
 def _serve(connection: socket.socket, site: Site) -> None:
-    with connection, suppress(OSError):
+    with connection, suppress(LineError, OSError):
         try:
-            asked = Asked.parse(receive(connection, MOST_REQUEST_BYTES, SECONDS))
+            asked = Asked.parse(receive_line(connection, MOST_REQUEST_BYTES, SECONDS))
             reply = answer(site, asked)
         except QueryError as error:
             reply = {"error": str(error), "status": 400}

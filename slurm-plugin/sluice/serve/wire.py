@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sluice.slurm.records import QueryError
+from sluice.slurm.unix_socket import LineError, receive_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,8 +67,8 @@ def ask(path: Path, asked: Asked) -> dict[str, Any]:
             connection.settimeout(REPLY_SECONDS)
             connection.connect(str(path))
             connection.sendall(json.dumps(asked).encode() + b"\n")
-            found = json.loads(receive(connection, MOST_REPLY_BYTES, REPLY_SECONDS))
-    except (OSError, ValueError) as error:
+            found = json.loads(receive_line(connection, MOST_REPLY_BYTES, REPLY_SECONDS))
+    except (LineError, OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "no answer"
         raise QueryError(
             f"{path}: sluiced does not answer pages ({reason}); `sluice doctor` says why"
@@ -76,16 +76,3 @@ def ask(path: Path, asked: Asked) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise QueryError(f"{path}: no answer that this version reads")
     return found
-
-
-def receive(connection: socket.socket, most: int, seconds: float) -> bytes:
-    """Return a line; raises OSError where it is too long, or not whole in so many seconds."""
-    deadline = time.monotonic() + seconds
-    line = bytearray()
-    while not line.endswith(b"\n"):
-        connection.settimeout(max(0.001, deadline - time.monotonic()))
-        part = connection.recv(1 << 18)
-        line += part
-        if not part or len(line) > most:
-            raise OSError("hung up, or said too much")
-    return bytes(line)

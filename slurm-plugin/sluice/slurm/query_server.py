@@ -8,9 +8,7 @@ time to send it and to take the answer, and how many are answered at once, of on
 from __future__ import annotations
 
 import json
-import os
 import socket
-import struct
 import threading
 import time
 from collections import Counter
@@ -24,6 +22,7 @@ from sluice.history_db.store import Store
 from sluice.slurm.gates.gate_status import overview
 from sluice.slurm.records import QueryError
 from sluice.slurm.status import EXPECTED
+from sluice.slurm.unix_socket import LineError, listen, peer_uid, receive_line
 from sluice.slurm.views import query_replies
 from sluice.slurm.visibility import MAX_REQUEST, Viewer, socket_path, viewer
 
@@ -45,7 +44,6 @@ MOST_WORDS = 100
 MOST_SCORED = 2000
 GATES_SECONDS = 2.0
 """For so long the gates that one user was told hold for the next one, too."""
-CREDENTIALS = struct.Struct("iII")  # struct ucred
 REQUEST_MEMBERS: dict[str, type] = {
     **dict.fromkeys(("uid", "nodes", "tasks", "cpus_per_task", "time_limit"), int),
     **dict.fromkeys(("name", "account", "partition", "script", "submit_line"), str),
@@ -95,19 +93,8 @@ class QueryServer:
         self._socket = self._path = None
 
     def _bind(self, path: Path) -> None:
-        """Listen under another name, then rename: a socket that is found takes connections."""
         self.close()
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        fresh = path.with_name(f"{path.name}.{os.getpid()}")
-        try:
-            fresh.unlink(missing_ok=True)
-            listener.bind(str(fresh))
-            fresh.chmod(0o666)
-            listener.listen(MOST * MOST_OF_USER)
-            fresh.replace(path)
-        except OSError:
-            listener.close()
-            raise
+        listener = listen(path, MOST * MOST_OF_USER)
         self._socket, self._path = listener, path
         threading.Thread(target=self._accept, args=[listener], daemon=True).start()
 
@@ -120,7 +107,7 @@ class QueryServer:
                     return
                 time.sleep(0.1)  # out of descriptors, say
                 continue
-            uid = _peer(connection)
+            uid = peer_uid(connection)
             if self._take_place(uid):
                 threading.Thread(target=self._serve, args=[connection, uid], daemon=True).start()
             else:
@@ -198,12 +185,6 @@ class QueryServer:
             return found
 
 
-def _peer(connection: socket.socket) -> int:
-    """Return the uid of the peer, as the kernel has it."""
-    answer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
-    return int(CREDENTIALS.unpack(answer)[1])
-
-
 def _refuse(connection: socket.socket) -> None:
     text = {"error": "sluiced answers others at the moment; ask again"}
     with connection, suppress(OSError):
@@ -228,16 +209,10 @@ def _predict(config: Config, who: Viewer, request: dict[str, Any]) -> Any:
 
 def _receive(connection: socket.socket) -> dict[str, Any]:
     """Read a request, a line of JSON, for as long as a client may take and no longer."""
-    deadline = time.monotonic() + SECONDS
-    line = bytearray()
-    while not line.endswith(b"\n"):
-        connection.settimeout(max(0.001, deadline - time.monotonic()))
-        part = connection.recv(1 << 16)
-        line += part
-        if not part or len(line) > MAX_REQUEST:
-            raise QueryError(f"a request is one line of at most {MAX_REQUEST >> 10} KiB")
     try:
-        request = json.loads(line)
+        request = json.loads(receive_line(connection, MAX_REQUEST, SECONDS))
+    except LineError:
+        raise QueryError(f"a request is one line of at most {MAX_REQUEST >> 10} KiB") from None
     except (ValueError, RecursionError):
         request = None
     if not isinstance(request, dict) or not isinstance(request.get("arguments"), dict):
