@@ -382,8 +382,9 @@ find_leaders (const struct turns *t, struct leader leaders[SLUICE_MAX_LANES])
 	for (uint32_t i = 0; i < t->n; i++) {
 		struct leader one
 		    = { i, turns_taken (t->storage, &t->jobs[i], &t->out[i]) };
-		uint32_t lanes
-		    = one.taken > 0.0 ? turns_lanes_of (t->storage, &t->jobs[i]) : 0;
+		uint32_t lanes = one.taken > 0.0
+				     ? sluice_turns_lanes (t->storage, t->jobs[i].lane_mask)
+				     : 0;
 		for (uint32_t rest = lanes; rest; rest &= rest - 1U) {
 			struct leader *leader = &leaders[__builtin_ctz (rest)];
 			if (takes_more (t, one, *leader))
@@ -397,7 +398,7 @@ leader_of (const struct turns *t, const struct leader leaders[SLUICE_MAX_LANES],
 	   uint32_t held)
 {
 	struct leader most = { SLUICE_TURN_NO_BURST, 0.0 };
-	for (uint32_t rest = turns_lanes_of (t->storage, &t->jobs[held]); rest;
+	for (uint32_t rest = sluice_turns_lanes (t->storage, t->jobs[held].lane_mask); rest;
 	     rest &= rest - 1U) {
 		struct leader here = leaders[__builtin_ctz (rest)];
 		if (here.burst != SLUICE_TURN_NO_BURST && here.burst != held

@@ -120,6 +120,13 @@ struct sluice_turns_storage {
 	struct sluice_turns_lane lanes[SLUICE_MAX_LANES];
 };
 
+/* The lanes that a mask names, as bits; all where it names none of these. */
+uint32_t sluice_turns_lanes (const struct sluice_turns_storage *storage,
+			     uint32_t lane_mask);
+
+/* Targets of these lanes together: a burst spreads over its lanes by their part of them. */
+double sluice_turns_targets (const struct sluice_turns_storage *storage, uint32_t lanes);
+
 enum sluice_turns_flags {
 	/* Not to be held: not covered, holds a file lock, is about to end, too new to be
 	 * held. */

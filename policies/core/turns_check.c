@@ -167,7 +167,7 @@ is_before (const struct bursts *b, uint32_t i, uint32_t other)
 static uint32_t
 lanes_of (const struct bursts *b, uint32_t i)
 {
-	return turns_lanes_of (b->storage, &b->jobs[i]);
+	return sluice_turns_lanes (b->storage, b->jobs[i].lane_mask);
 }
 
 static double

@@ -38,11 +38,10 @@ sluice_turns_demand (const struct sluice_profile *profile,
 }
 
 uint32_t
-turns_lanes_of (const struct sluice_turns_storage *storage,
-		const struct sluice_turns_job *job)
+sluice_turns_lanes (const struct sluice_turns_storage *storage, uint32_t lane_mask)
 {
 	uint32_t all = (1U << storage->lane_count) - 1U;
-	return job->lane_mask & all ? job->lane_mask & all : all;
+	return lane_mask & all ? lane_mask & all : all;
 }
 
 static double
@@ -51,8 +50,8 @@ share_of (double demand, double capacity)
 	return capacity > 0.0 ? turns_sane (turns_sane (demand) / capacity) : 0.0;
 }
 
-static double
-targets_of (const struct sluice_turns_storage *storage, uint32_t lanes)
+double
+sluice_turns_targets (const struct sluice_turns_storage *storage, uint32_t lanes)
 {
 	double targets = 0.0;
 	for (uint32_t rest = lanes; rest; rest &= rest - 1U)
@@ -65,8 +64,8 @@ static double
 want_freely (const struct sluice_turns_storage *storage, const struct sluice_turns_job *job,
 	     struct turns_shares *out)
 {
-	uint32_t lanes = turns_lanes_of (storage, job);
-	double targets = targets_of (storage, lanes), most = 0.0;
+	uint32_t lanes = sluice_turns_lanes (storage, job->lane_mask);
+	double targets = sluice_turns_targets (storage, lanes), most = 0.0;
 	for (uint32_t rest = lanes; rest; rest &= rest - 1U) {
 		int lane = __builtin_ctz (rest);
 		const struct sluice_turns_lane *here = &storage->lanes[lane];

@@ -34,9 +34,6 @@ turns_sane (double value)
 	return value > 0.0 ? smaller (value, largest) : 0.0;
 }
 
-uint32_t turns_lanes_of (const struct sluice_turns_storage *storage,
-			 const struct sluice_turns_job *job);
-
 /* Set what a job takes of each station if no other burst slows it: all of its fullest one
  * at most, which is returned. */
 double turns_want (const struct sluice_turns_storage *storage,

@@ -138,8 +138,7 @@ bursts_learn_burst (struct burst_job *job, double clock)
 static uint32_t
 lanes_of (const struct burst_job *job, const struct bursts_rules *rules)
 {
-	uint32_t all = (1u << rules->storage.lane_count) - 1u;
-	return job->lane_mask & all ? job->lane_mask & all : all;
+	return sluice_turns_lanes (&rules->storage, job->lane_mask);
 }
 
 /* The share of its fullest station that a rate takes of one lane of a job. */
@@ -148,9 +147,7 @@ share_of_lane (struct volume rate, uint32_t lanes, int lane,
 	       const struct sluice_turns_storage *storage)
 {
 	const struct sluice_turns_lane *here = &storage->lanes[lane];
-	double targets = 0.0, bytes, operations;
-	for (uint32_t rest = lanes; rest; rest &= rest - 1u)
-		targets += storage->lanes[__builtin_ctz (rest)].targets;
+	double targets = sluice_turns_targets (storage, lanes), bytes, operations;
 	double part = targets > 0.0 ? here->targets / targets : 0.0;
 	bytes = here->bytes > 0.0 ? part * rate.bytes / here->bytes : 0.0;
 	operations

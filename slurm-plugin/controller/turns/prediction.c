@@ -125,12 +125,10 @@ static void
 subtract_mean (struct sluice_turns_storage *storage, const struct sluice_turns_storage *all,
 	       const struct sluice_corunner *other)
 {
-	uint32_t every = (1u << all->lane_count) - 1u;
-	uint32_t mask = other->lane_mask & every ? other->lane_mask & every : every;
-	double rate = larger (other->profile.rate, 0.0), targets = 0.0;
+	uint32_t mask = sluice_turns_lanes (all, other->lane_mask);
+	double rate = larger (other->profile.rate, 0.0);
+	double targets = sluice_turns_targets (all, mask);
 	rate *= smaller (larger (other->profile.io_share, 0.0), 1.0);
-	for (uint32_t rest = mask; rest; rest &= rest - 1u)
-		targets += all->lanes[__builtin_ctz (rest)].targets;
 	for (uint32_t rest = mask; rest && targets > 0.0; rest &= rest - 1u) {
 		int lane = __builtin_ctz (rest);
 		double part = all->lanes[lane].targets / targets;
