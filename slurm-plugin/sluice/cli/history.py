@@ -323,7 +323,7 @@ def restore(file: Path, *, files: Files) -> None:
             before = put_in_place(file, path)
     except AnotherDaemonError as error:
         raise CommandError(
-            f"{path} is in use: `systemctl stop sluiced` first, and start them afterwards ({error})"
+            f"{path} is in use: `systemctl stop sluiced` first, and start it afterwards ({error})"
         ) from error
     click.echo(f"{path}: restored" + (f"; what was there is now {before}" if before else ""))
 

@@ -158,11 +158,11 @@ def command(
 
 def _waiting(site: Site, now: int) -> list[Facts] | None:
     """Return who waits; None where Slurm cannot be asked, as the findings say."""
-    from sluice.slurm.gates.gate_status import who_waits
+    from sluice.slurm.gates.gate_status import held_for_io
     from sluice.slurm.records import SlurmError
 
     try:
-        return who_waits(site.queue(), site.config, now) if site.config else None
+        return held_for_io(site.queue(), site.config, now) if site.config else None
     except SlurmError:
         return None
 

@@ -70,7 +70,7 @@ def overview(config: Config, now: int, hidden: Collection[str] = ()) -> dict[str
     }
 
 
-def who_waits(queue: Queue, config: Config, now: int) -> list[dict[str, Any]]:
+def held_for_io(queue: Queue, config: Config, now: int) -> list[dict[str, Any]]:
     """Return the jobs that wait and want tokens, as far as Slurm shows them to this user.
 
     The one that has been eligible for longest comes first.

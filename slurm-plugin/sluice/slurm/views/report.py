@@ -60,8 +60,8 @@ class Burden:
     """That its own jobs lose less by it."""
     spared: float = 0.0
     """That it loses less by what is done to others."""
-    sake: dict[Application | None, float] = field(default_factory=dict)
-    """For whose sake: what they lose less."""
+    for_others: dict[Application | None, float] = field(default_factory=dict)
+    """What the jobs that they wait for lose less, by application."""
 
     def add(self, choice: Choice) -> None:
         self.jobs += 1
@@ -110,7 +110,7 @@ class Story:
             "lost_records": self.store.decisions.losses(since=self.since),
         }
 
-    # Who would have been delayed, for whose sake, and what that saves
+    # Jobs that would have been delayed, for which others, and what that saves
 
     def effects(self, choices: Choices) -> Facts:
         """Add up delays, lanes and turns, by action, program and user."""
@@ -123,7 +123,7 @@ class Story:
             own = programs[choice.owner]
             own.add(choice)
             for other, saved in self._spared(choices, choice):
-                own.sake[other] = own.sake.get(other, 0.0) + saved
+                own.for_others[other] = own.for_others.get(other, 0.0) + saved
                 if other is not None:
                     programs[other].spared += saved
         return {
@@ -174,12 +174,12 @@ class Story:
                 "for": [
                     {**_named(other), "node_hours": saved / 3600}
                     for other, saved in sorted(
-                        burden.sake.items(), key=lambda item: (-item[1], str(item[0]))
+                        burden.for_others.items(), key=lambda item: (-item[1], str(item[0]))
                     )
                 ],
             }
             for owner, burden in programs.items()
-            if burden.delayed or burden.own or burden.spared or burden.sake
+            if burden.delayed or burden.own or burden.spared or burden.for_others
         ]
         return sorted(rows, key=lambda row: (-row["waited_node_hours"], -row["saved_node_hours"]))
 
@@ -228,7 +228,7 @@ class Story:
         }
 
     def _lasted(self, choice: Choice) -> float | None:
-        """Return the seconds from a submission until those for whose sake it waits had ended."""
+        """Return the seconds from a submission until the jobs that it waits for had ended."""
         cluster = choice.job[0] if choice.job else None
         ends = []
         for job, _ in choice.coruns:
