@@ -116,6 +116,11 @@ class Sluiced:
         wait_for(lambda: self.files.snapshot.exists() and self.sequence() >= wanted)
         return self.snapshot()
 
+    def wait_until_followed(self) -> None:
+        """Wait until the plugin has a snapshot of this run, not one of a daemon before it."""
+        self.wait_for_snapshots(1)
+        self.wait_until_loaded()
+
     def wait_until_loaded(self) -> None:
         """Wait until the plugin has a snapshot that was there after this call."""
         current: set[int] = set()  # checksums

@@ -467,8 +467,9 @@ def test_others_are_seen_although_a_cache_of_this_machine_takes_what_they_write(
 def test_interference_says_where_its_figures_come_from(sluice, place):
     sluice("site", "calibrate", "run", "--target", f"a={place}", *QUICK, *PAIR, "--budget", "8s")
     answer = json.loads(sluice("site", "interference", "owc:1M:4", "aw:1M:4", "--json"))
-    for row in answer["losses"]:
-        assert row["least"] <= row["loss"] <= row["most"]
+    for row in answer["losses"]:  # which a session of seconds may leave unknown
+        figures = [row["least"], row["loss"], row["most"]]
+        assert figures == [None] * 3 or figures == sorted(figures)
     assert answer["by_chunk"][0]["chunk"] == "64K"
     assert "no log of such a job" in sluice("site", "interference", "job:1", "aw:1M:4", code=1)
     assert "not a program" in sluice("site", "interference", "xyz", "aw:1M:4", code=2)

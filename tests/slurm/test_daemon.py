@@ -81,7 +81,7 @@ def sluiced(guarded: PrivateSlurm, files: PluginFiles) -> Iterator[Sluiced]:
     files.wait_for(lambda seen: seen["mode"] == "observe" and seen["bundle"]["loaded"])
     drain(files.socket)  # what other tests left
     daemon = Sluiced(guarded, files).start()
-    files.wait_for(lambda seen: seen["snapshot"]["loaded"])
+    daemon.wait_until_followed()
     yield daemon
     clear(guarded)
     if daemon.process.poll() is None:

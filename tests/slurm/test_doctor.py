@@ -53,7 +53,8 @@ def sluiced(slurm: PrivateSlurm, files: PluginFiles) -> Iterator[Sluiced]:
     )
     configure(files)
     daemon = Sluiced(slurm, files).start()
-    files.wait_for(lambda seen: seen["mode"] == "enforce" and seen["snapshot"]["loaded"])
+    files.wait_for(lambda seen: seen["mode"] == "enforce")
+    daemon.wait_until_followed()
     drain(files.socket)
     yield daemon
     slurm.run("scancel", "--quiet", "--user=root", check=False)

@@ -51,7 +51,8 @@ def sluiced(slurm: PrivateSlurm, files: PluginFiles) -> Iterator[Sluiced]:
     files.bundle.chmod(0o640)
     files.configure(Mode="enforce", FollowInterval=100)
     daemon = Sluiced(slurm, files).start()
-    files.wait_for(lambda seen: seen["mode"] == "enforce" and seen["snapshot"]["loaded"])
+    files.wait_for(lambda seen: seen["mode"] == "enforce")
+    daemon.wait_until_followed()
     drain(files.socket)
     yield daemon
     for uid in (ANN, BOB):

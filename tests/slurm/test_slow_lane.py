@@ -85,7 +85,7 @@ def test_a_throttled_target_is_found_and_jobs_are_kept_off_it(
     files.wait_for(lambda seen: seen["mode"] == "observe" and seen["bundle"]["loaded"])
     sluiced = Sluiced(guarded, files).start()
     try:
-        files.wait_for(lambda seen: seen["snapshot"]["loaded"])
+        sluiced.wait_until_followed()
         before = decision_on(sluiced, guarded, "stream_1")
         places = [f"--measure={lane}={targets.path(lane)}" for lane in ("sl0", "sl1")]
         probe = f"--probe={probe_program.build()}"

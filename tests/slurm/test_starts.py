@@ -32,7 +32,8 @@ def sluiced(slurm: PrivateSlurm, files: PluginFiles) -> Iterator[Sluiced]:
     install(files.bundle, content)
     files.configure(Mode="observe", FollowInterval=3000)
     daemon = Sluiced(slurm, files).start()
-    files.wait_for(lambda seen: seen["mode"] == "observe" and seen["snapshot"]["loaded"])
+    files.wait_for(lambda seen: seen["mode"] == "observe")
+    daemon.wait_until_followed()
     drain(files.socket)
     yield daemon
     slurm.run("scancel", f"--user={os.geteuid()}", check=False)

@@ -46,7 +46,8 @@ def sluiced(slurm: PrivateSlurm, files: PluginFiles) -> Iterator[Sluiced]:
     )
     configure(files)
     daemon = Sluiced(slurm, files, wrapper=OWN_RUN).start()
-    files.wait_for(lambda seen: seen["mode"] == "enforce" and seen["snapshot"]["loaded"])
+    files.wait_for(lambda seen: seen["mode"] == "enforce")
+    daemon.wait_until_followed()
     wait_for(lambda: set(closed(slurm)) == set(TOKENS))
     yield daemon
     slurm.run("scancel", "--quiet", "--user=root", check=False)
