@@ -1,6 +1,6 @@
 /*
- * The size of a run's operations: of the one that moves most. That is a write, or a read
- * where only reads matter.
+ * The size of a run's writes, or of its reads without those of program files: of the one
+ * that moves most bytes.
  *
  * Darshan keeps the four commonest sizes of a file, reads and writes together, and how many
  * operations are in which class of sizes, which places the others; STDIO has only sums, so
@@ -172,7 +172,8 @@ find_chunk (struct run *run, int of_reads, double *chunk)
 	double *masses = NULL;
 	int result = 0;
 	for (int64_t i = 0; result == 0 && i < run->log->row_count; i++)
-		result = add_operations (&sizes, &run->log->rows[i], of_reads);
+		if (!(of_reads && run->uses[i].program))
+			result = add_operations (&sizes, &run->log->rows[i], of_reads);
 	if (result == 0 && sizes.count > 0) {
 		masses = malloc (sizes.count * sizeof *masses);
 		result = masses ? 0 : -1;

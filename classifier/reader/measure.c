@@ -58,6 +58,7 @@ use_of (const struct sluice_file_row *row)
 		.written = written,
 		.read = read,
 		.size = row->max_byte_written + 1,
+		.extent = row->max_byte_read + 1,
 		.opens = larger (row->posix_opens - row->posix_opens_on_top, 0)
 			 + larger (row->stdio_opens - row->stdio_fdopens, 0),
 		.writes = row->posix_writes + row->stdio_writes,
@@ -84,6 +85,7 @@ add_use (struct run *run, int64_t number)
 	use->file = (uint32_t)(file - run->files.all);
 	process->count += use->wrote;
 	process->sum += use->seconds;
+	process->touched += larger (use->size, use->extent);
 	file->count++;
 	file->sum += use->written;
 	file->most = larger (file->most, use->size);
@@ -250,6 +252,13 @@ write_numbers_into (const struct run *run, struct sluice_log_numbers *out)
 }
 
 static void
+read_numbers_into (const struct run *run, struct sluice_log_numbers *out)
+{
+	out->read_sequential_share = sequential_share (run);
+	out->read_cached_share = cached_share (run);
+}
+
+static void
 numbers_into (const struct run *run, struct sluice_log_numbers *out)
 {
 	double runtime = run->log->runtime, seconds = run->slowest;
@@ -266,6 +275,8 @@ numbers_into (const struct run *run, struct sluice_log_numbers *out)
 	out->targets = count_targets (run->log);
 	if (run->chunk > 0)
 		out->chunk_bytes = run->chunk;
+	if (run->read_chunk > 0)
+		out->read_chunk_bytes = run->read_chunk;
 	if (is_enough && runtime > 0)
 		out->io_share = smaller (1, seconds / runtime);
 	if (is_enough && seconds > 0) {
@@ -276,6 +287,8 @@ numbers_into (const struct run *run, struct sluice_log_numbers *out)
 		out->files = run->files_written;
 	if (is_enough && run->recorded > 0)
 		write_numbers_into (run, out);
+	if (is_enough && run->read > 0)
+		read_numbers_into (run, out);
 }
 
 static void

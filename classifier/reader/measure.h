@@ -22,6 +22,7 @@ struct use {
 	signed char in_common;	/* of several processes: in one record, or in one each */
 	double written, read;	/* bytes */
 	double size;		/* highest byte written + 1 */
+	double extent;		/* highest byte read + 1 */
 	double opens;		/* without streams on top of descriptors, and duplicates */
 	double writes, reads;
 	double seconds; /* of reads, writes and metadata, summed over the processes */
@@ -44,6 +45,7 @@ struct group {
 	uint64_t key[2];
 	double count, sum, least, most;
 	double flushes; /* of a process's databases (behaviour.c) */
+	double touched; /* bytes of a process's files, each once (reads.c) */
 };
 
 struct groups {
@@ -86,6 +88,7 @@ struct run {
 	double writers;				   /* processes that write */
 	double slowest, seconds, metadata_seconds; /* of I/O: see add_times */
 	double chunk; /* 0: nothing was written or read, or it cannot be seen */
+	double read_chunk;
 	double coverage;
 	int is_async, is_direct; /* may be */
 	int mapped; /* files are written through memory, which Darshan cannot see */
@@ -111,6 +114,10 @@ int find_chunk (struct run *run, int of_reads, double *chunk);
 int find_behaviour (struct run *run);
 int find_series (struct run *run);
 void find_supply (struct run *run);
+/* Share of the reads that follow the one before, and share of the bytes read that cannot
+ * have come from the servers; NaN: the log does not tell. */
+double sequential_share (const struct run *run);
+double cached_share (const struct run *run);
 /* How much a file is written in no order. */
 double how_random (const struct sluice_file_row *row);
 /* How surely each block is read and then written. */

@@ -76,6 +76,9 @@ struct sluice_file_row {
 	double mpiio_nb_writes;
 	/* Of POSIX and STDIO together. */
 	double max_byte_written; /* -1: nothing was */
+	double max_byte_read;
+	double consec_reads; /* that begin where the one before ended; of streams at least
+				so many */
 	double read_time, write_time, meta_time;
 	double slowest_time;		/* of the slowest of the processes that share it */
 	double read_start, write_start; /* of the first; infinite: there is none */
@@ -225,6 +228,9 @@ struct sluice_log_numbers {
 	double collective_share;
 	double async_io;
 	double direct_share;
+	double read_chunk_bytes;
+	double read_sequential_share;
+	double read_cached_share;
 };
 
 /* What one log says about storage. */

@@ -73,7 +73,7 @@ start (struct rows *rows, uint64_t id, int64_t owner)
 	struct sluice_file_row *row = &rows->rows[rows->count++];
 	row->id = id;
 	row->owner = owner;
-	row->max_byte_written = -1;
+	row->max_byte_written = row->max_byte_read = -1;
 	row->read_start = row->write_start = INFINITY;
 }
 
@@ -128,6 +128,9 @@ add_histogram (float *bins, const int64_t *counters)
 			row->max_byte_written                                              \
 			    = larger (row->max_byte_written,                               \
 				      counted (c[MODULE##_MAX_BYTE_WRITTEN]));             \
+		if (c[MODULE##_BYTES_READ] > 0)                                            \
+			row->max_byte_read = larger (row->max_byte_read,                   \
+						     counted (c[MODULE##_MAX_BYTE_READ])); \
 		row->read_time += t[MODULE##_READ_TIME];                                   \
 		row->write_time += t[MODULE##_WRITE_TIME];                                 \
 		row->meta_time += t[MODULE##_META_TIME];                                   \
@@ -169,6 +172,7 @@ rows_add_posix (struct rows *rows, const struct darshan_posix *record, int64_t o
 	row->posix_bytes_written += written;
 	row->posix_consec_writes += counted (c[POSIX_CONSEC_WRITES]);
 	row->posix_seq_writes += counted (c[POSIX_SEQ_WRITES]);
+	row->consec_reads += counted (c[POSIX_CONSEC_READS]);
 	row->posix_turns += counted (c[POSIX_RW_SWITCHES]);
 	for (int i = 0; i < STRIDES; i++)
 		if (c[POSIX_STRIDE + i] > 0) /* 0: contiguous, or backwards */
@@ -188,9 +192,11 @@ rows_add_stdio (struct rows *rows, const struct darshan_stdio *record, int64_t o
 		return -1;
 	const int64_t *c = record->counters;
 	const double *t = record->times;
-	row->stdio_opens += counted (c[STDIO_OPENS]);
+	double reads = counted (c[STDIO_READS]), opens = counted (c[STDIO_OPENS]);
+	row->consec_reads += larger (reads - opens - counted (c[STDIO_SEEKS]), 0);
+	row->stdio_opens += opens;
 	row->stdio_fdopens += counted (c[STDIO_FDOPENS]);
-	row->stdio_reads += counted (c[STDIO_READS]);
+	row->stdio_reads += reads;
 	row->stdio_writes += counted (c[STDIO_WRITES]);
 	row->stdio_bytes_read += counted (c[STDIO_BYTES_READ]);
 	row->stdio_bytes_written += counted (c[STDIO_BYTES_WRITTEN]);

@@ -203,8 +203,12 @@ find_totals (struct run *run)
 	add_times (run);
 	find_coverage (run);
 	run->writers = count_writers (run);
+	if (run->read > 0 && find_chunk (run, 1, &run->read_chunk) < 0)
+		return -1;
 	if (run->mapped)
 		return 0;
-	int reads = run->read > larger (SLUICE_READ_MOSTLY * run->written, unrecorded);
-	return find_chunk (run, reads, &run->chunk);
+	if (run->read <= larger (SLUICE_READ_MOSTLY * run->written, unrecorded))
+		return find_chunk (run, 0, &run->chunk);
+	run->chunk = run->read_chunk;
+	return 0;
 }

@@ -34,7 +34,10 @@
 	X (collective_share, "0..1", "share of the bytes written collectively")            \
 	X (shared_share, "0..1", "share of the bytes in files shared by processes")        \
 	X (targets, "targets", "storage targets used")                                     \
-	X (async_io, "0/1", "computes while it writes")
+	X (async_io, "0/1", "computes while it writes")                                    \
+	X (read_chunk_bytes, "B", "bytes of a typical read")                               \
+	X (read_sequential_share, "0..1", "share of the reads that follow the one before") \
+	X (read_cached_share, "0..1", "share of read_bytes that came from the node's cache")
 
 #define SLUICE_PROFILE_MEMBER(name, unit, text) double name;
 #define SLUICE_PROFILE_ONE_MORE(name, unit, text) +1
@@ -53,7 +56,6 @@ struct sluice_profile {
 	float spread[SLUICE_PROFILE_FIELD_COUNT];
 	uint32_t pattern; /* enum sluice_pattern */
 	uint32_t runs;	  /* runs behind it */
-	uint32_t reserved;
 };
 
 /* Every number and spread unknown, pattern unknown, no runs. */

@@ -6,8 +6,8 @@
 
 #include "submission.h"
 
-_Static_assert(SLUICE_PROFILE_FIELD_COUNT % 2 == 1,
-	       "agreement pads exponent, what follows it argument_exponent");
+_Static_assert(SLUICE_PROFILE_FIELD_COUNT % 2 == 0,
+	       "neither exponent nor argument_exponent needs to be padded");
 
 static const double octaves_beyond = 2.0; /* a factor: one octave */
 static const double steepest = 4.0;	  /* no quantity grows faster than size^4 */

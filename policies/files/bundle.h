@@ -52,12 +52,12 @@ struct sluice_application {
 	/* Of the runs behind it, and of those that left no trace of I/O: the share that
 	 * bears its pattern out. 0 where it is not known. */
 	float agreement;
-	double argument; /* that the profile is for; 0: it follows no argument */
-	double least;	 /* of the runs behind it, <= argument */
-	double greatest; /* >= argument */
+	uint16_t argument_place; /* from 1 to SLUICE_MAX_NUMBERS; 0: none */
+	uint16_t is_confirmed;	 /* 1: system counters bear out what the logs claim */
+	double argument;	 /* that the profile is for; 0: it follows no argument */
+	double least;		 /* of the runs behind it, <= argument */
+	double greatest;	 /* >= argument */
 	float argument_exponent[SLUICE_PROFILE_FIELD_COUNT];
-	uint16_t argument_place;       /* from 1 to SLUICE_MAX_NUMBERS; 0: none */
-	uint16_t is_confirmed;	       /* 1: system counters bear out what the logs claim */
 	struct sluice_profile profile; /* profile.confidence, profile.runs */
 };
 

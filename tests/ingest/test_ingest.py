@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import pty
+import re
 import shutil
 import subprocess
 import sys
@@ -391,6 +392,17 @@ def test_profile_explains_itself_to_people(sluice):
     assert "ws, confidence" in result.stdout
     assert "writes the same bytes of a file 50.0 times, in place" in result.stdout
     assert "64 KiB" in result.stdout
+
+
+def test_profile_says_of_reads_what_it_says_of_writes(sluice):
+    log = DATA / "139_pat_read_posix_64K_n4_fpp.darshan"
+    told = sluice("profile", log).stdout
+    assert re.search(r"bytes a read +64 KiB\nread in order +99%\nread from the cache +50%", told)
+    found = json.loads(sluice("profile", "--json", log).stdout)
+    assert found["read_chunk_bytes"] == 65536
+    assert found["read_cached_share"] == 0.5
+    unread = json.loads(sluice("profile", "--json", OTHER).stdout)
+    assert unread["read_sequential_share"] is None
 
 
 def test_profile_says_what_its_owner_could_change(sluice):

@@ -174,3 +174,13 @@ def test_a_job_that_still_runs_is_not_learned_from():
     ]
     long_ago = replace(running, start=int(START) - 7200)
     assert len(finished_jobs([a_run(1, job=long_ago)])) == 1  # nobody told of its end
+
+
+def test_what_describes_reads_is_weighted_by_the_bytes_read():
+    of_reader = {"read_bytes": 30 * MIB, "read_cached_share": 0.5, "read_chunk_bytes": MIB}
+    of_writer = {"read_bytes": 10 * MIB, "read_cached_share": 0.1}
+    found = profile_of([a_run(1, numbers=of_reader), a_run(2, numbers=of_writer)]).numbers
+    assert found["read_bytes"] == 40 * MIB
+    assert found["read_cached_share"] == pytest.approx(0.4)
+    assert found["read_chunk_bytes"] == MIB
+    assert "read_sequential_share" not in found

@@ -90,18 +90,17 @@ def _combined(runs: Sequence[Run]) -> Profile:
     if len(runs) == 1:
         return runs[0].profile
     parts = [_part(run) for run in runs]
-    weights = np.array([part.bytes for part in parts]) + 1.0
-    weights /= weights.sum()
+    weights = _weights([part.bytes for part in parts])
     shares: dict[str, float] = defaultdict(float)
-    for run, weight in zip(runs, weights.tolist(), strict=True):
+    for run, weight in zip(runs, weights, strict=True):
         for name, share in run.profile.shares.items():
             shares[name] += share * weight
-    pattern, confidence = _pattern(runs, weights.tolist())
+    pattern, confidence = _pattern(runs, weights)
     return Profile(
         pattern=pattern,
         confidence=confidence,
         shares=dict(shares),
-        numbers=_means(parts, weights.tolist()) | _numbers(parts) | _bursts(parts),
+        numbers=_means(parts) | _numbers(parts) | _bursts(parts),
         log_sd=max(run.profile.log_sd for run in runs),
     )
 
@@ -144,12 +143,20 @@ def _pattern(runs: Sequence[Run], weights: Sequence[float]) -> tuple[str, float]
     return (pattern if votes[pattern] >= DOMINANT * sum(votes.values()) else MIXED), confidence
 
 
-def _means(parts: Sequence[_Part], weights: Sequence[float]) -> dict[str, float]:
-    """Return what describes a typical process or write, weighted by bytes."""
+def _weights(moved: Sequence[float]) -> list[float]:
+    weights = np.array(moved) + 1.0
+    return list(map(float, weights / weights.sum()))
+
+
+def _means(parts: Sequence[_Part]) -> dict[str, float]:
+    """Return what describes a typical process, write or read, weighted by bytes."""
     numbers = {}
+    of_all = _weights([part.bytes for part in parts])
+    of_reads = _weights([part.number("read_bytes") for part in parts])
     for name in sorted({name for part in parts for name in part.run.profile.numbers}):
         if name in OF_THE_JOB:
             continue
+        weights = of_reads if name.startswith("read_") else of_all
         known = [i for i, part in enumerate(parts) if name in part.run.profile.numbers]
         values = [parts[i].number(name) for i in known]
         numbers[name] = float(np.average(values, weights=[weights[i] for i in known]))

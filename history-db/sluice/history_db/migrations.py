@@ -72,6 +72,9 @@ CREATE TABLE profiles (
     shared_share        REAL,
     targets             REAL,
     async_io            REAL,
+    read_chunk_bytes    REAL,
+    read_sequential_share REAL,
+    read_cached_share   REAL,
     features            BLOB    NOT NULL  -- float32, little-endian: the classifier's input
 ) STRICT
 

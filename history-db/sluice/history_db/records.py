@@ -33,6 +33,9 @@ NUMBERS = (
     "shared_share",
     "targets",
     "async_io",
+    "read_chunk_bytes",
+    "read_sequential_share",
+    "read_cached_share",
 )
 """The numeric fields of a profile, as policies/core/profile.h names them (a test compares)."""
 
