@@ -15,7 +15,7 @@ from sluice.sim.replay.experiment import Experiment
 from sluice.sim.replay.figures import FIGURES
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "evidence"
-POLICIES = ("sluice-auto", "turns", "two-groups", "license-cap", "period-sets")
+POLICIES = ("sluice-auto", "turns", "two-groups", "license-cap")
 OPTIONS = (("max_delay", "86400"), ("wait_price", "0.01"))
 """Those at which Sluice delays jobs on this trace: docs/evidence/replays.md says why."""
 DRAWS = 19

@@ -160,18 +160,3 @@ def test_which_prediction_is_wrong_has_nothing_to_do_with_what_the_job_does():
 def test_an_unknown_policy_is_refused_by_name():
     with pytest.raises(PolicyError, match="class-lanes"):
         run("magic")
-
-
-def test_period_sets_are_of_heavy_jobs_by_the_decade_of_their_period():
-    """In the mix, only checkpoints in a stream have periods of more than 1000 s."""
-    plan = POLICIES["period-sets"].plan(Question(WORK.workload, PROFILES, STORAGE, Options()))
-    config = STORAGE.configuration()
-    sets = plan.reshape(PROFILES.loads(WORK.workload, config), config)["set"]
-    names = np.array([kind.name for kind in KINDS])[PROFILES.kind]
-    by_kind = {name: set(sets[names == name].tolist()) for name in np.unique(names)}
-    assert by_kind["nothing that counts"] == by_kind["a little output"] == {0}
-    small = ("small synchronous writes", "a file for each write", "metadata")
-    (often,) = set().union(*(by_kind[name] for name in small))
-    (seldom,) = by_kind["checkpoints in a stream"]
-    assert 0 < often < seldom
-    assert not run("period-sets").delay.any()

@@ -198,7 +198,6 @@ def test_both_storage_models_lose_about_the_same(policy, grain):
 @pytest.mark.parametrize(
     ("policy", "changed", "says"),
     [
-        ("period-sets", {}, "write in no sets; use the mean-field model"),
         ("none", {"sharing": "nodes"}, "do not share by nodes; use the mean-field model"),
         ("none", {"lanes": ((3, 1), (2, 1))}, "or use the mean-field model"),
         ("server-fair", {"numbers": {"switch_cost": 0.1}}, "neither seek nor keep order"),

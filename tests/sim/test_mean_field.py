@@ -224,47 +224,6 @@ def test_a_job_that_is_stopped_leaves_its_share_to_the_others():
     assert mean_field.rate(staying) == 1.0
 
 
-def in_set(mean_field, job, number):
-    one = load(mean_field, job)
-    one.set = number
-    return one
-
-
-def test_jobs_of_a_set_write_one_after_the_other_and_sets_at_the_same_time():
-    """IO-Sets: a burst waits for that of its set, however much room the storage has."""
-    mean_field = MeanField(BASE, lanes=((8, 2),))
-    small = writer(rate=1e8)
-    for tag, number in enumerate((1, 1, 1, 2, 0)):
-        mean_field.start(0.0, in_set(mean_field, small, number), tag=tag)
-    ends = {end.tag: end for end in mean_field.run()}
-    assert [ends[tag].time for tag in range(5)] == pytest.approx([600, 1200, 1800, 600, 600])
-    assert ends[2].io == pytest.approx(1800)
-    assert ends[2].io_alone == pytest.approx(600)
-
-
-def test_a_job_that_is_killed_while_it_waits_for_its_set_holds_nobody_up():
-    mean_field = MeanField(BASE, lanes=((8, 2),))
-    small = writer(rate=1e8)
-    slots = [mean_field.start(0.0, in_set(mean_field, small, 1), tag=tag) for tag in range(4)]
-    assert [mean_field.rate(slot) for slot in slots] == [1, 0, 0, 0]
-    killed = [mean_field.stop(300.0, slots[i]) for i in (1, 3, 0)]
-    assert [end.io_alone for end in killed] == pytest.approx([0, 0, 300])
-    assert [end.alone for end in killed] == pytest.approx([0, 0, 300])
-    assert [(end.tag, end.time) for end in mean_field.run()] == [(2, pytest.approx(900.0))]
-
-
-@given(jobs=st.lists(st.tuples(programs, st.integers(0, 2)), min_size=1, max_size=8))
-def test_a_job_that_waits_for_its_set_writes_in_the_end(jobs):
-    mean_field = MeanField(BASE, lanes=LANES)
-    for i, (job, number) in enumerate(jobs):
-        mean_field.start(5.0 * i, in_set(mean_field, job, number))
-    ends = list(mean_field.run())
-    assert len(ends) == len(jobs)
-    for end in ends:
-        assert end.runtime >= end.alone * (1 - 1e-9)
-        assert end.io >= end.io_alone * (1 - 1e-9)
-
-
 def test_the_end_of_an_hour_without_io_is_exact():
     """Jobs without I/O never meet the storage."""
     mean_field = MeanField()

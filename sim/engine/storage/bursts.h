@@ -35,13 +35,13 @@ enum sluice_coverage {
 };
 
 /* What turns are decided from, and what came out: tests do the same with it as control
- * does with real bursts. */
+ * does with real bursts, or put the shares of another rule in place of these. */
 struct sluice_turns_decided {
 	const struct sluice_turns_settings *settings;
 	const struct sluice_turns_storage *storage;
 	const struct sluice_turns_job *jobs;
 	const struct sluice_turns_check *check; /* before the call */
-	const struct sluice_turn *turns;
+	struct sluice_turn *turns;
 	double clock, again;
 	uint32_t count;
 	uint32_t reserved;

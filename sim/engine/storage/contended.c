@@ -379,21 +379,16 @@ program_of (const struct sluice_profile *p, const struct sluice_mean_field_load 
 	out->operations = fmax (1.0, floor (bytes / out->operation_bytes));
 }
 
-int
+void
 sluice_contended_programs (const struct sluice_profile *kinds, const uint32_t *kind,
 			   const double *times, const struct sluice_mean_field_load *loads,
 			   uint32_t count, double grain,
 			   const struct sluice_mean_field_config *config,
-			   struct sluice_program *out, struct sluice_error *err)
+			   struct sluice_program *out)
 {
 	for (uint32_t i = 0; i < count; i++) {
 		struct sluice_profile profile = kinds[kind[i]];
 		multiply (&profile, times[i]);
 		program_of (&profile, &loads[i], grain, config, &out[i]);
-		if (loads[i].set)
-			return sluice_fail (err,
-					    "jobs of the discrete-event model write in no "
-					    "sets; use the mean-field model");
 	}
-	return 0;
 }

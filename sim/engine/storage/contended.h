@@ -67,16 +67,16 @@ int sluice_contended_limit (const struct sluice_mean_field_config *config, doubl
 /*
  * The same storage and jobs for the discrete-event model; grain: requests, commits and
  * creates that one of the simulation stands for. -1 and the reason where that model
- * cannot say what the configuration or a load says.
+ * cannot say what the configuration says.
  */
 int sluice_contended_storage_of (const struct sluice_mean_field_config *config,
 				 double grain, struct sluice_storage *out,
 				 struct sluice_error *err);
-int sluice_contended_programs (const struct sluice_profile *kinds, const uint32_t *kind,
-			       const double *times,
-			       const struct sluice_mean_field_load *loads, uint32_t count,
-			       double grain, const struct sluice_mean_field_config *config,
-			       struct sluice_program *out, struct sluice_error *err);
+void sluice_contended_programs (const struct sluice_profile *kinds, const uint32_t *kind,
+				const double *times,
+				const struct sluice_mean_field_load *loads, uint32_t count,
+				double grain, const struct sluice_mean_field_config *config,
+				struct sluice_program *out);
 
 /* Of each load: sluice_mean_field_shares. */
 void sluice_contended_shares (const struct sluice_mean_field_load *loads, uint32_t count,

@@ -109,7 +109,6 @@ sluice_mean_field_new (const struct sluice_mean_field_config *config,
 	}
 	w->config = *config;
 	w->now = -INFINITY;
-	mean_field_init_sets (w);
 	mean_field_init_turns (w);
 	return w;
 }
@@ -181,10 +180,10 @@ leave_lanes (struct sluice_mean_field *w, struct mean_field_job *job)
 }
 
 static void
-write_burst (struct sluice_mean_field *w, struct mean_field_job *job)
+begin_burst (struct sluice_mean_field *w, struct mean_field_job *job)
 {
 	job->phase = MEAN_FIELD_WRITING;
-	job->since = w->now;
+	job->burst_began = job->since = w->now;
 	job->burst = mean_field_burst_length (w, job, job->bursts_left);
 	job->remaining = job->burst;
 	job->speed = 1.0;
@@ -192,18 +191,6 @@ write_burst (struct sluice_mean_field *w, struct mean_field_job *job)
 	enter_lanes (w, job);
 	burst_control_ask (&w->control, w->now);
 	schedule (w, job, w->now + job->remaining);
-}
-
-static void
-begin_burst (struct sluice_mean_field *w, struct mean_field_job *job)
-{
-	job->burst_began = w->now;
-	if (mean_field_take_turn (w, job)) {
-		write_burst (w, job);
-		return;
-	}
-	job->phase = MEAN_FIELD_QUEUED;
-	schedule (w, job, INFINITY);
 }
 
 static void
@@ -223,14 +210,9 @@ account_burst (struct sluice_mean_field *w, struct mean_field_job *job, double d
 {
 	job->io += w->now - job->burst_began;
 	job->io_alone += done;
-	if (job->phase == MEAN_FIELD_WRITING) {
-		leave_lanes (w, job);
-		burst_end (&w->control, &job->turn, w->now);
-		burst_control_ask (&w->control, w->now);
-	}
-	struct mean_field_job *next = mean_field_give_turn (w, job);
-	if (next)
-		write_burst (w, next);
+	leave_lanes (w, job);
+	burst_end (&w->control, &job->turn, w->now);
+	burst_control_ask (&w->control, w->now);
 }
 
 double
@@ -360,9 +342,6 @@ sluice_mean_field_stop (struct sluice_mean_field *w, double now, uint32_t slot,
 		mean_field_set_speed (w, job, job->speed);
 		account_burst (w, job, job->burst - job->remaining);
 		lost = job->io - job->io_alone;
-	} else if (job->phase == MEAN_FIELD_QUEUED) {
-		account_burst (w, job, 0.0);
-		lost = job->io - job->io_alone;
 	}
 	describe_end (w, job, job->load.async ? passed : passed - lost, out);
 	release (w, job);
@@ -406,7 +385,5 @@ sluice_mean_field_rate (struct sluice_mean_field *w, uint32_t slot)
 	if (w->dirty)
 		mean_field_solve (w);
 	const struct mean_field_job *job = &w->jobs[slot];
-	if (job->phase == MEAN_FIELD_QUEUED)
-		return 0.0;
 	return job->phase == MEAN_FIELD_WRITING ? job->speed : 1.0;
 }

@@ -90,8 +90,6 @@ struct sluice_mean_field_load {
 	double burst;		 /* s of a burst, alone on all lanes */
 	uint32_t bursts;	 /* cycles of computing, then a burst; 0: no I/O */
 	uint32_t async; /* 1: the burst runs alongside the computing of its cycle */
-	uint32_t set;	/* of which one job at a time may be in a burst, in the order
-			 * of asking (Boito et al., IO-Sets); 0: of none */
 	/* What turns start from. A burst that has ended tells better. */
 	uint64_t program;  /* of one that does the same to storage */
 	uint32_t coverage; /* enum sluice_coverage */
@@ -100,9 +98,6 @@ struct sluice_mean_field_load {
 	 * lanes; all 0: as the model has them. */
 	double target_share, link_share, metadata_share;
 };
-
-/* Sets are numbered from 1 to this. */
-enum { SLUICE_MEAN_FIELD_SETS = 32 };
 
 /* How a job ended. Seconds of one job, not of its nodes. */
 struct sluice_mean_field_end {
@@ -175,7 +170,7 @@ int sluice_mean_field_run (struct sluice_mean_field *mean_field, double until,
 			   struct sluice_mean_field_end *out);
 
 /* Of a running job: rate of its burst as a share of alone; 1 while it computes, 0 while
- * another of its set is in a burst or turns hold it. */
+ * turns hold it. */
 double sluice_mean_field_rate (struct sluice_mean_field *mean_field, uint32_t slot);
 
 /* Watch what turns are decided from, and what comes out. */

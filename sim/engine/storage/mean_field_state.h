@@ -11,7 +11,6 @@
 enum mean_field_phase {
 	MEAN_FIELD_FREE,      /* the slot has no job */
 	MEAN_FIELD_COMPUTING, /* until `next` */
-	MEAN_FIELD_QUEUED,    /* another job of its set is in a burst */
 	MEAN_FIELD_WRITING    /* its burst ends at `next` if no rate changes before */
 };
 
@@ -37,14 +36,6 @@ struct mean_field_job {
 	uint32_t phase; /* enum mean_field_phase */
 	uint32_t bursts_left;
 	uint32_t heap_at; /* its place in the heap */
-	uint32_t behind;  /* QUEUED: the next in its set; NONE */
-};
-
-enum { MEAN_FIELD_NOBODY = UINT32_MAX };
-
-/* Jobs of which one may be in a burst: slots, or NONE. */
-struct mean_field_set {
-	uint32_t writing, first, last; /* first and last: of those that are queued */
 };
 
 /* The jobs in a burst on one lane, and how long a request waits there. */
@@ -80,7 +71,6 @@ struct sluice_mean_field {
 	uint32_t burst_count; /* bursts going on */
 	uint32_t wide_count;  /* bursts on more than one lane: they tie lanes together */
 	struct mean_field_lane lanes[SLUICE_MAX_LANES];
-	struct mean_field_set sets[SLUICE_MEAN_FIELD_SETS];
 };
 
 static inline uint32_t
@@ -121,17 +111,6 @@ double mean_field_fill_station (struct sluice_mean_field *mean_field,
 /* Solve the network for the dirty lanes and all that these reach, and set the
  * speed of every job there that changes. */
 void mean_field_solve (struct sluice_mean_field *mean_field);
-
-/* Let a job into its burst, or queue it behind its set. Returns 1 when it may go on. */
-int mean_field_take_turn (struct sluice_mean_field *mean_field, struct mean_field_job *job);
-
-/* Give the turn of a job, which wrote or was queued, to the next of its set. Returns
- * that one, which may go on now; NULL: there is none. */
-struct mean_field_job *mean_field_give_turn (struct sluice_mean_field *mean_field,
-					     struct mean_field_job *job);
-
-/* No job writes and none is queued. */
-void mean_field_init_sets (struct sluice_mean_field *mean_field);
 
 /* What differs between a job's bursts: the mean over them is 1. */
 void mean_field_set_usual (struct sluice_mean_field *mean_field,

@@ -186,12 +186,6 @@ def streams(profiles: Profiles) -> NDArray[np.bool_]:
     return (np.array(shares) >= STREAMING)[profiles.kind]
 
 
-def decades(profiles: Profiles) -> NDArray[np.int64]:
-    """Return the power of ten next below each job's period in seconds; 0 where it has none."""
-    periods = np.nan_to_num(profiles.periods, nan=1.0)
-    return np.floor(np.log10(np.maximum(periods, 1.0))).astype(np.int64)
-
-
 COVERED = 3
 """A stream of random numbers of its own; profiles.py, io_replay.py, ablations.py have others."""
 
@@ -325,6 +319,8 @@ class Plan:
     """Of each job where lanes are not decided on; bits, 0: all."""
     reshape: Callable[[NDArray[Any], Any], NDArray[Any]] | None = None
     """What becomes of the loads (contention.LOAD) under a configuration of the storage model."""
+    watch: tuple[Any, Any] | None = None
+    """A sluice_turns_watch and its watcher: tests may put other verdicts in place of the core's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,19 +357,6 @@ def _gate(question: Question, room: float, need: NDArray[np.float64]) -> Plan:
         [room], [(jobs, need[jobs])], jobs=len(need), max_delay=question.options.max_delay
     )
     return Plan(decider, question.storage)
-
-
-def _period_sets(question: Question) -> Plan:
-    decade = decades(question.profiles)
-    sets = np.unique(decade, return_inverse=True)[1] + 1
-    sets = np.where(is_heavy(question.profiles), sets, 0)
-
-    def reshape(loads: NDArray[Any], _config: Any) -> NDArray[Any]:
-        divided = np.array(loads)
-        divided["set"] = sets
-        return divided
-
-    return replace(_none(question), reshape=reshape)
 
 
 def on_lanes(question: Question, lanes: NDArray[np.int64]) -> Plan:
@@ -476,7 +459,6 @@ POLICIES: Mapping[str, Policy] = {
     "server-fair": Policy(_server_fair),
     "license-cap": Policy(_license_cap, delays=True),
     "two-groups": Policy(_two_groups, delays=True),
-    "period-sets": Policy(_period_sets),
     "class-lanes": Policy(_class_lanes),
     "rate-cap": Policy(_rate_cap),
     "turns": Policy(_turns),

@@ -9,6 +9,7 @@ import numpy as np
 
 from sluice.policies.structs import ACTIONS, REASONS
 from sluice.sim import engine
+from sluice.sim._engine import lib
 from sluice.sim.engine import PolicyError
 from sluice.sim.policies.policies import POLICIES, Options, Question, policy_named
 from sluice.sim.storage.mean_field import DISCRETE_EVENT, Contention, Requests
@@ -167,6 +168,8 @@ def replay_with_io(
     epoch = replayable.trace.epoch
     plan = chosen.plan(Question(workload, predicted, storage, options, epoch))
     contention = contention_under(plan, profiles, workload)
+    if plan.watch is not None:
+        lib.sluice_contended_watch(contention.handle, *plan.watch)
     results = engine.run(
         workload,
         site.settings,

@@ -268,8 +268,9 @@ class Requests:
         """Return the struct sluice_storage, and a PROGRAM for each job."""
         storage, programs = ffi.new("struct sluice_storage *"), np.zeros(len(loads), PROGRAM)
         error = ffi.new("struct sluice_error *")
-        failed = lib.sluice_contended_storage_of(config, self.grain, storage, error)
-        failed = failed or lib.sluice_contended_programs(
+        if lib.sluice_contended_storage_of(config, self.grain, storage, error):
+            raise StorageModelError(ffi.string(error.text).decode())
+        lib.sluice_contended_programs(
             Kinds.of(self.kinds).structs,
             _pointer(self.kind, np.uint32, "uint32_t *"),
             _pointer(self.times, np.float64, "double *"),
@@ -278,10 +279,7 @@ class Requests:
             self.grain,
             config,
             ffi.cast("struct sluice_program *", programs.ctypes.data),
-            error,
         )
-        if failed:
-            raise StorageModelError(ffi.string(error.text).decode())
         storage.commit_group = self.commit_group
         return storage, programs
 
