@@ -151,6 +151,17 @@ def random_lanes(question):
     return on_lanes(question, lanes)
 
 
+class WithoutPeriods(TraceHistory):
+    """Which knows how much I/O a job does and how, but not when: no period was found."""
+
+    def numbers(self):
+        return super().numbers() | {"period_seconds": np.zeros(len(self.profiles.kind))}
+
+
+def turns_without_classifier(question):
+    return POLICIES["turns"].plan(replace(question, profiles=averaged(question.profiles)))
+
+
 PLANS = {
     "chunk-lanes": chunk_lanes,
     "random-lanes": random_lanes,
@@ -164,8 +175,10 @@ PLANS = {
     "sluice-oracle-patient": with_options(sluice(history=Oracle), wait_price=0.0, max_delay=WEEK),
     "sluice-no-classifier": sluice(history=WithoutClassifier),
     "sluice-chunk-only": sluice(history=ByChunkAlone),
+    "sluice-no-periods": sluice(history=WithoutPeriods),
+    "turns-no-classifier": turns_without_classifier,
 }
-DELAY = set(PLANS) - {"chunk-lanes", "random-lanes", "sluice-colocate"}
+DELAY = set(PLANS) - {"chunk-lanes", "random-lanes", "sluice-colocate", "turns-no-classifier"}
 BEYOND = {"one-at-a-time", "sluice-oracle-patient"}
 """Those that delay for longer than the option max_delay allows."""
 EVERY = {

@@ -26,7 +26,7 @@ struct lever {
 	double clock;		  /* of the last call */
 };
 
-enum rule { SET_10, SET_10_FILLED, GIFT, ADAP_TBF };
+enum rule { SET_10, SET_10_FILLED, GIFT, ADAP_TBF, FORGETFUL };
 
 struct sharing {
 	const struct sluice_turns_decided *decided;
@@ -266,6 +266,21 @@ share_by_coupons (struct sharing *all, double seconds)
 	fill (all);
 }
 
+/* The core's own verdicts where the length of no burst is known beforehand. */
+static void
+decide_forgetful (const struct sluice_turns_decided *decided)
+{
+	static _Thread_local struct sluice_turns_job jobs[MOST];
+	static _Thread_local uint32_t order[MOST];
+	uint32_t count = decided->count < MOST ? decided->count : MOST;
+	for (uint32_t i = 0; i < count; i++) {
+		jobs[i] = decided->jobs[i];
+		jobs[i].expected = 0.0;
+	}
+	sluice_turns_decide (decided->settings, decided->storage, jobs, count,
+			     decided->clock, order, decided->turns);
+}
+
 void
 published_lever (void *watcher, const struct sluice_turns_decided *decided)
 {
@@ -273,6 +288,10 @@ published_lever (void *watcher, const struct sluice_turns_decided *decided)
 	struct lever *lever = watcher;
 	double seconds = fmin (decided->clock - lever->clock, reclaim_seconds);
 	lever->clock = decided->clock;
+	if (lever->rule == FORGETFUL) {
+		decide_forgetful (decided);
+		return;
+	}
 	read_bursts (lever, decided, &all);
 	if (lever->rule == SET_10 || lever->rule == SET_10_FILLED)
 		share_by_sets (&all, lever->rule == SET_10 ? 1 : MOST);

@@ -16,8 +16,10 @@ from sluice.sim._engine import ffi
 from sluice.sim.policies.policies import POLICIES, Gates, Plan, Policy, is_heavy, with_options
 from sluice.sim.storage.mean_field import station_shares
 
-SET_10, SET_10_FILLED, GIFT, ADAP_TBF = range(4)
+SET_10, SET_10_FILLED, GIFT, ADAP_TBF, FORGETFUL = range(5)
 ACCOUNT = np.dtype([("period", np.float64), ("balance", np.float64)])
+STATION_NAMES = ("bytes", "operations", "links", "metadata")
+"""In the order of enum sluice_station."""
 AT_ONCE = {"turn_latency": 0.0, "turn_trial": 0.0, "turn_learns": 0.0}
 
 
@@ -34,13 +36,37 @@ class Lever(ctypes.Structure):
 
 def _library():
     folders = ("sim/engine/storage", "policies/core")
-    flags = ["-shared", "-fPIC", "-lm", *(f"-I{ROOT / folder}" for folder in folders)]
+    core = [str(ROOT / f"policies/core/{name}.c") for name in ("turns", "turns_stations", "base")]
+    flags = ["-shared", "-fPIC", *core, "-lm", *(f"-I{ROOT / folder}" for folder in folders)]
     return ctypes.CDLL(str(compiled(Path(__file__).with_suffix(".c"), *flags, suffix=".so")))
 
 
-def sharing(rule):
-    """Return the plan of a rule of published_levers.c."""
-    turns = with_options(POLICIES["turns"].plan, **AT_ONCE)
+def shares(rule, jobs):
+    """Return the shares of full speed that a rule gives to bursts, once.
+
+    A burst has `nodes`, `period`, `began` and `balance`, and takes of stations by their names.
+    """
+    accounts = np.zeros(len(jobs), ACCOUNT)
+    bursts = ffi.new("struct sluice_turns_job[]", len(jobs))
+    turns = ffi.new("struct sluice_turn[]", len(jobs))
+    for i, job in enumerate(jobs):
+        accounts[i] = job.get("period", 0.0), job.get("balance", 0.0)
+        bursts[i].key, bursts[i].nodes, bursts[i].began = i, job["nodes"], job["began"]
+        for station, name in enumerate(STATION_NAMES):
+            bursts[i].demand[station] = job.get(name, 0.0)
+    decided = ffi.new(
+        "struct sluice_turns_decided *", {"jobs": bursts, "turns": turns, "count": len(jobs)}
+    )
+    lever = Lever(rule, 0, accounts.ctypes.data, 0.0)
+    _library().published_lever(
+        ctypes.byref(lever), ctypes.c_void_p(int(ffi.cast("uintptr_t", decided)))
+    )
+    return [turn.share for turn in turns]
+
+
+def sharing(rule, **options):
+    """Return the plan of a rule of published_levers.c; options: of turns, by default AT_ONCE."""
+    turns = with_options(POLICIES["turns"].plan, **(options or AT_ONCE))
 
     def plan(question):
         accounts = np.zeros(len(question.workload.jobs), ACCOUNT)

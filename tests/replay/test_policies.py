@@ -7,12 +7,12 @@ import pytest
 from ablations import EVERY
 
 from sluice.sim.engine import Machine, Partition, PolicyError
-from sluice.sim.policies.policies import POLICIES, Options, Question
+from sluice.sim.policies.policies import Options
 from sluice.sim.replay.io_replay import IO_ROOM, mistaken, replay, replay_with_io
 from sluice.sim.storage.mean_field import storage_for
 from sluice.sim.trace.lublin import generate
 from sluice.sim.trace.machine import Site, one_pool
-from sluice.sim.trace.profiles import KINDS, Profiles, drawn_profiles, no_profiles
+from sluice.sim.trace.profiles import Profiles, drawn_profiles, no_profiles
 from sluice.sim.trace.repairs import make_replayable
 
 SLOTS = 64

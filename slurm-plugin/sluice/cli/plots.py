@@ -35,14 +35,16 @@ SIZE, WIDE = (5.2, 4.2), (10.0, 4.8)
 HOUR = 3600.0
 
 
-def picture(paint: Any, data: Any, *, size: tuple[float, float] = SIZE, rows: int = 1) -> bytes:
+def picture(
+    paint: Any, data: Any, *, size: tuple[float, float] = SIZE, rows: int = 1, columns: int = 1
+) -> bytes:
     """Return what paint(axes, data) draws, size in inches; rows above each other share x.
 
     axes is one, or an array of several. Equal data give equal bytes.
     """
     figure = Figure(figsize=size, dpi=100, layout="constrained")
     FigureCanvasAgg(figure)
-    paint(figure.subplots(rows, sharex=rows > 1), data)
+    paint(figure.subplots(rows, columns, sharex=rows > 1 and columns == 1), data)
     buffer = io.BytesIO()
     # Without the version of the library.
     figure.savefig(buffer, format="png", metadata={"Software": None})
