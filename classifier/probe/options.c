@@ -29,7 +29,12 @@ static const char help[]
       "                     ws        open; loop { seek to 0, write a chunk, flush }; "
       "close\n"
       "                     aw        open; loop { append a chunk }; close\n"
-      "                     read      open; loop { read a chunk }; close\n"
+      "                     read      open; loop { read a chunk }; close: past the cache\n"
+      "                               by direct I/O, or dropped from it at each open "
+      "where\n"
+      "                               the file system or the chunk cannot; the report "
+      "says\n"
+      "                               which\n"
       "                     metadata  loop { create, stat, unlink } of empty files\n"
       "                     owc+aw+aw mixed: processes are dealt to the parts in turn\n"
       "  --chunk BYTES      moved by one operation (default 1M)\n"
@@ -40,7 +45,7 @@ static const char help[]
       "                     close, or never (default: each for owc and ws, none for aw)\n"
       "  --direct           bypass the page cache (chunks of a multiple of 4K)\n"
       "  --from DIRECTORY   read: files that another client left there with --keep;\n"
-      "                     otherwise files of its own, dropped from the cache\n"
+      "                     otherwise files of its own\n"
       "  --file-size BYTES  aw, read: begin a file anew after so many (default: aw never,\n"
       "                     read 64M)\n"
       "\n"
@@ -125,6 +130,21 @@ file_size_of (const struct options *options, enum pattern pattern)
 	if (options->file_size)
 		return options->file_size;
 	return pattern == READ ? chunks * options->chunk : 0;
+}
+
+bool
+has_part (const struct options *options, enum pattern pattern)
+{
+	for (unsigned i = 0; i < options->part_count; i++)
+		if (options->parts[i] == pattern)
+			return true;
+	return false;
+}
+
+bool
+is_aligned (const struct options *options)
+{
+	return options->chunk % DIRECT_ALIGNMENT == 0;
 }
 
 /* ---- values ---------------------------------------------------------------- */
@@ -216,15 +236,6 @@ parse_sync (struct options *options, const char *text)
 
 /* ---- the whole -------------------------------------------------------------- */
 
-static bool
-has_part (const struct options *options, enum pattern pattern)
-{
-	for (unsigned i = 0; i < options->part_count; i++)
-		if (options->parts[i] == pattern)
-			return true;
-	return false;
-}
-
 static void
 check_length (const struct options *options)
 {
@@ -259,7 +270,7 @@ check_files (const struct options *options)
 		reject ("--files", "not together with --shared");
 	if (options->from && !has_part (options, READ))
 		reject ("--from", "only for the pattern read");
-	if (options->direct && options->chunk % DIRECT_ALIGNMENT)
+	if (options->direct && !is_aligned (options))
 		reject ("--direct", "the chunk is no multiple of 4K");
 }
 

@@ -49,5 +49,8 @@ const char *sync_name (enum sync sync);
 enum pattern pattern_of (const struct options *options, unsigned number);
 enum sync sync_of (const struct options *options, enum pattern pattern);
 uint64_t file_size_of (const struct options *options, enum pattern pattern);
+/* Whether a process does that; whether chunks are such that direct I/O takes them. */
+bool has_part (const struct options *options, enum pattern pattern);
+bool is_aligned (const struct options *options);
 
 #endif

@@ -31,6 +31,7 @@ static const double heedless = 0.05;
 struct meeting {
 	pthread_barrier_t barrier; /* first: arrange_meeting */
 	atomic_bool stop;	   /* told by SIGUSR1 */
+	atomic_bool dropped;
 	double start;
 	double ends[MAX_PROCESSES];
 };
@@ -144,6 +145,7 @@ run_process (const struct options *options, const struct place *places, struct t
 		.number = number,
 		.pattern = pattern_of (options, number),
 		.allowance = place_allowance (options, number),
+		.dropped = &meeting->dropped,
 	};
 
 	worker.sync = sync_of (options, worker.pattern);
@@ -324,6 +326,7 @@ run (struct crew *crew, const struct options *options, const struct place *place
 	struct outcome outcome
 	    = { .code = wait_for (pids, count, &crew->signals, meeting, told) };
 	outcome.start = meeting->start;
+	outcome.dropped = meeting->dropped;
 	for (unsigned i = 0; i < options->processes; i++)
 		outcome.end = fmax (outcome.end, meeting->ends[i]);
 	munmap (meeting, sizeof *meeting);
@@ -383,6 +386,16 @@ print_source (const struct options *options)
 }
 
 static void
+print_past_cache (const struct options *options, const struct outcome *outcome)
+{
+	printf (", \"past_cache\": ");
+	if (has_part (options, READ))
+		print_string (outcome->dropped ? "dropped" : "direct");
+	else
+		printf ("null");
+}
+
+static void
 print_places (const struct options *options, const struct place *places)
 {
 	printf ("\"directories\": [");
@@ -406,6 +419,7 @@ print_run (const struct options *options, const struct place *places,
 	print_given ("volume_bytes", (double)options->volume);
 	print_given ("file_size_bytes", (double)options->file_size);
 	print_source (options);
+	print_past_cache (options, outcome);
 	printf (", \"chunk_bytes\": %" PRIu64 ", \"processes\": %u, \"files\": %u, "
 		"\"shared\": %s, \"direct\": %s, \"on\": %.6g, \"off\": %.6g, "
 		"\"leave_percent\": %.6g, \"slice_seconds\": %.6g, \"start\": %.6f, "

@@ -10,6 +10,7 @@ struct outcome {
 	int code;     /* 0, or an enum exit_code */
 	double start; /* of the I/O, seconds since the epoch */
 	double end;   /* when the last process had finished its I/O */
+	bool dropped; /* what was read came past a cache that was emptied before */
 };
 
 /* What all processes share. */

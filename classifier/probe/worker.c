@@ -133,22 +133,50 @@ write_on (struct worker *worker)
 	return options->chunk;
 }
 
+/* What is in this machine's cache says nothing about the storage: it is passed by where
+ * the file system can, and else dropped. */
+static int
+open_past_cache (struct worker *worker, const char *name)
+{
+	const struct options *options = worker->options;
+	int flags = O_RDONLY | O_CLOEXEC, fd = -1;
+
+	if (options->direct || (is_aligned (options) && !atomic_load (worker->dropped)))
+		fd = openat (worker->source, name, flags | O_DIRECT);
+	if (fd < 0 && !options->direct) {
+		*worker->dropped = true;
+		fd = openat (worker->source, name, flags);
+	}
+	if (fd < 0)
+		fail (name, "open");
+	posix_fadvise (fd, 0, 0, POSIX_FADV_DONTNEED);
+	return fd;
+}
+
 static void
 open_next (struct worker *worker)
 {
 	struct file *file = &worker->files[0];
-	int direct = worker->options->direct ? O_DIRECT : 0;
 
 	if (file->fd >= 0)
 		close_file (worker, file->fd);
 	const char *name = worker->names[worker->name_at % worker->name_count];
 	worker->name_at += worker->options->shared ? 1 : worker->peers;
-	file->fd = openat (worker->source, name, O_RDONLY | direct | O_CLOEXEC);
-	if (file->fd < 0)
-		fail (name, "open");
-	/* What is in this machine's cache says nothing about the storage. */
-	posix_fadvise (file->fd, 0, 0, POSIX_FADV_DONTNEED);
+	file->fd = open_past_cache (worker, name);
 	file->at = 0;
+}
+
+/* Some file systems take the flag and then no read. Whether this one may have been the
+ * reason, so that it can be tried again. */
+static bool
+is_not_direct (struct worker *worker, int fd)
+{
+	int flags = fcntl (fd, F_GETFL);
+
+	if (errno != EINVAL || worker->options->direct || flags < 0 || !(flags & O_DIRECT))
+		return false;
+	*worker->dropped = true;
+	return fcntl (fd, F_SETFL, flags & ~O_DIRECT) == 0;
 }
 
 static uint64_t
@@ -160,7 +188,7 @@ read_chunk (struct worker *worker)
 
 	while ((count = pread (file->fd, worker->buffer, worker->options->chunk, offset))
 		   < 0
-	       && errno == EINTR)
+	       && (errno == EINTR || is_not_direct (worker, file->fd)))
 		;
 	if (count < 0)
 		fail (worker->place->path, "read");

@@ -2,6 +2,7 @@
 #ifndef SLUICE_PROBE_WORKER_H
 #define SLUICE_PROBE_WORKER_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -33,6 +34,7 @@ struct worker {
 	int source; /* directory */
 	char **names;
 	unsigned name_count, name_at;
+	atomic_bool *dropped; /* some process cannot pass by the cache, and drops it */
 };
 
 /* What lies before the start and is not measured: make what will be read. */

@@ -27,7 +27,15 @@ from sluice.interference.calibrate.grid import (
 )
 from sluice.interference.calibrate.protocol import Trace
 from sluice.interference.observations import observations
-from sluice.interference.programs import KIB, MIB, SYNCS, CalibrationError, Program
+from sluice.interference.programs import (
+    KIB,
+    MIB,
+    SYNCS,
+    CalibrationError,
+    Program,
+    features,
+    likeness,
+)
 
 programs = st.builds(
     Program,
@@ -80,6 +88,8 @@ def test_the_default_grid_has_each_pattern_alongside_each_at_every_chunk():
     assert any(len(e.signals) == 2 for e in grid)  # triples
     assert any(e.probe.processes != e.signals[0].processes for e in grid)
     assert any(len(e.probe.parts) > 1 for e in grid)  # mixes
+    for signal in ("owc", "ws", "aw", "read"):
+        assert frozenset((Program("read", MIB), Program(signal, MIB))) in met
     assert any(e.disjoint for e in grid)
     assert not any(e.disjoint for e in default_grid(several_targets=False))
 
@@ -108,6 +118,21 @@ def test_the_order_does_not_depend_on_how_the_grid_is_listed():
     shuffled = random.Random(3).sample(grid, len(grid))
     assert most_informative_first(grid)[0] in most_informative_first(shuffled)[:2]
     assert sorted(map(str, most_informative_first(grid))) == sorted(map(str, grid))
+
+
+def test_reads_are_another_kind_of_traffic_than_writes():
+    rows = features([Program("read", MIB), Program("ws", MIB), Program("read", 2 * MIB)])
+    like_writes, like_reads = likeness(rows[:1], rows[1:])[0]
+    assert like_writes < 0.2
+    assert like_reads > 0.9
+
+
+def test_a_mix_reads_and_writes_by_its_parts():
+    profile = Program("owc+read+read", MIB, 6).profile()
+    assert profile["read_bytes"] == 2 * profile["write_bytes"] > 0
+    assert profile["read_chunk_bytes"] == MIB
+    assert Program("read", MIB).profile()["write_bytes"] == 0
+    assert Program("aw", MIB).profile()["read_bytes"] == 0
 
 
 def test_what_is_like_something_measured_comes_later():

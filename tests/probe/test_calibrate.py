@@ -26,6 +26,7 @@ from sluice.interference.calibrate.protocol import (
     MOST_PATTERNS,
     MOST_PROCESSES,
     Block,
+    Inputs,
     Launcher,
     Member,
     Rates,
@@ -289,6 +290,37 @@ def test_what_is_read_does_not_have_to_reach_the_target(program, place):
     """Counters of targets count what is written; operations on metadata are no bytes."""
     tries = (run_once(program, place, "read:64K:1", "metadata:4K:1").rates for _ in range(10))
     assert any(min(rates) > 0 for rates in tries)  # a busy machine may leave one without a turn
+
+
+def test_reads_are_measured_by_the_same_session_and_leave_nothing(sluice, place):
+    words = ("--target", f"a={place}", *QUICK, "--budget", "60s")
+    pairs = ("--co-run", "read:64K:2 aw:64K:1", "--co-run", "read:64K:2 read:64K:2")
+    told = sluice("site", "calibrate", "run", *words, *pairs)
+    assert list(place.iterdir()) == []
+    report = json.loads(sluice("site", "calibrate", "report", "--json"))
+    assert report["stability"]["dropped"] + len(report["losses"]) >= 2, told
+
+
+def test_files_to_read_are_made_once_and_go_at_the_end(program, place):
+    target = Target("a", (place,))
+    timing = Timing(fill=0, window=0.1)
+    members = [Member(Program.parse(text), target) for text in ("read:64K:2", "read:64K:2")]
+    with Inputs() as inputs:
+        launcher = Launcher(str(program), inputs=inputs)
+        first = measure(members, launcher=launcher, timing=timing)
+        kept = {path: path.stat().st_ino for path in place.glob("*/read.*")}
+        measure(members, launcher=launcher, timing=timing)
+        assert {path: path.stat().st_ino for path in place.glob("*/read.*")} == kept
+        assert len({path.parent for path in kept}) == 2  # none is read by both
+    assert len(kept) == 4
+    assert len(first.rates) == 2
+    assert list(place.iterdir()) == []
+
+
+def test_files_to_read_that_cannot_be_made_are_an_error(program, place):
+    member = Member(Program.parse("read"), Target("a", (place / "gone",)))
+    with Inputs() as inputs, pytest.raises(CalibrationError, match="gone"):
+        Launcher(str(program), inputs=inputs).input_of(member, 0)
 
 
 def test_a_run_during_which_the_clock_was_set_does_not_count(program, place, monkeypatch):

@@ -6,11 +6,14 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 from probe_program import probe
+from storage_targets import StorageTargets
+from target_kinds import Limits
 
 KIB = 1 << 10
 VOLUME = ("--chunk", "64K", "--volume", "256K", "--processes", "3")
@@ -147,6 +150,41 @@ def test_read_moves_the_volume_from_files_of_its_own(program, tmp_path, extra):
     report = probe(program, *words, tmp_path)
     assert report.total["bytes"] == 256 * KIB * 3
     assert report.total["operations"] == 4 * 3
+
+
+@pytest.mark.parametrize(
+    ("words", "how"),
+    [
+        (("--pattern", "read", "--chunk", "4K"), "direct"),
+        (("--pattern", "aw+read", "--processes", "2", "--chunk", "4K"), "direct"),
+        (("--pattern", "read", "--chunk", "1000"), "dropped"),
+        (("--pattern", "aw", "--chunk", "4K"), None),
+    ],
+)
+def test_a_report_says_how_reads_came_past_the_cache(program, tmp_path, words, how):
+    length = ("--volume", words[-1], "--file-size", words[-1])
+    assert probe(program, *words, *length, tmp_path).run["past_cache"] == how
+
+
+LIMITS, KINDS = Limits(size=512 << 20), ["blkio", "io.max"]
+
+
+@pytest.mark.storage
+@pytest.mark.parametrize(("chunk", "how"), [(256 * KIB, "direct"), (250_000, "dropped")])
+def test_what_is_read_again_comes_from_the_device_again(program, chunk, how):
+    with (
+        tempfile.TemporaryDirectory(prefix="sluice-storage-") as name,
+        StorageTargets(name, lanes=["a"], limits=LIMITS, kinds=KINDS) as lab,
+    ):
+        device = lab.path("a").stat().st_dev
+        stat = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat")
+        before = int(stat.read_text().split()[2])
+        words = ("--chunk", str(chunk), "--volume", str(32 * chunk), "--file-size", str(8 * chunk))
+        report = probe(program, "--pattern", "read", "--processes", "2", *words, lab.path("a"))
+        read = 512 * (int(stat.read_text().split()[2]) - before)
+    assert report.run["past_cache"] == how
+    assert report.total["bytes"] == 64 * chunk
+    assert read >= report.total["bytes"]
 
 
 def test_read_takes_what_another_client_has_left(program, tmp_path):

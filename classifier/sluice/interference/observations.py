@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sluice.interference.programs import ProductionProgram, Program, features, likeness
-from sluice.policies import core
+from sluice.interference.programs import (
+    ProductionProgram,
+    Program,
+    features,
+    features_of,
+    likeness,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -130,7 +135,7 @@ def nearest(
     if not pairs:
         return []
     alike = [
-        likeness(features(programs), np.array([core.traffic_features(profile)]))[:, 0]
+        likeness(features(programs), np.array([features_of(profile)]))[:, 0]
         for programs, profile in zip(zip(*pairs, strict=True), (victim, other), strict=True)
     ]
     found = [

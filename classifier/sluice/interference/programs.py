@@ -33,6 +33,7 @@ MIB = 1 << 20
 
 PATTERNS = ("owc", "ws", "aw", "read", "metadata")
 WRITES = ("owc", "ws", "aw")
+READ = "read"
 FLUSHING = ("owc", "ws")
 SYNCS = ("none", "close", "each")
 MOSTLY = 0.9
@@ -41,6 +42,8 @@ metadata for rewriting."""
 ENDLESS = 1 << 40
 """Bytes: what a program that never flushes writes, as far as the model is concerned."""
 
+READS = {"read_sequential_share": 1.0, "read_cached_share": 0.0}
+"""Numbers of the profile of a program that reads: past the cache, one file after the other."""
 DIRECT_BYTES = 4 * KIB
 """Divisor of every chunk of direct I/O."""
 
@@ -146,6 +149,7 @@ class Program:
         """Members of struct sluice_profile: its physical numbers; rate in B/s, alone."""
         parts = self.parts
         writes = [part for part in parts if part in WRITES]
+        reads = parts.count(READ)
         creating = _share(part == "owc" for part in writes)
         streaming = 0.0 if self.direct else _share(self.sync_of(p) != "each" for p in writes)
         # Of a mix, the bytes between two flushes of all processes together.
@@ -156,6 +160,8 @@ class Program:
             "chunk_bytes": float(self.chunk_bytes),
             "nprocs": float(self.processes),
             "write_bytes": float(ENDLESS) if writes else 0.0,
+            "read_bytes": ENDLESS * reads / (len(writes) or 1),
+            **(READS | {"read_chunk_bytes": float(self.chunk_bytes)} if reads else {}),
             "rate": rate,
             "bytes_per_flush": flush,
             "unflushed_bytes": ENDLESS / self.processes if streaming == 1 else 0.0,
@@ -195,16 +201,21 @@ def _share(flags: Any) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-SCALES = (0.8, 0.8, 3.0, 3.0)
-"""Of streaming share, creating share, log2 chunk, log2 processes: how far apart two kinds of
-traffic may be and still say much about each other."""
+SCALES = (0.8, 0.8, 3.0, 3.0, 0.5)
+"""Of streaming share, creating share, log2 chunk, log2 processes, share of reads: how far apart two
+kinds of traffic may be and still say much about each other."""
+
+
+def features_of(profile: Mapping[str, Any]) -> tuple[float, ...]:
+    """Return what tells kinds of traffic apart: as the core computes it, and the share of reads."""
+    return (*core.traffic_features(profile), float(profile.get("share", {}).get(READ, 0.0)))
 
 
 def features(programs: Sequence[Program | ProductionProgram]) -> NDArray[np.float64]:
-    """Return (programs, features), as the core computes them."""
+    """Return (programs, features)."""
     import numpy as np  # noqa: PLC0415 - numpy is large, and sluiced does without
 
-    return np.array([core.traffic_features(program.profile()) for program in programs])
+    return np.array([features_of(program.profile()) for program in programs])
 
 
 def likeness(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:

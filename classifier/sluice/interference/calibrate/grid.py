@@ -18,7 +18,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.interference.programs import DIRECT_BYTES, KIB, MIB, WRITES, Program, features, likeness
+from sluice.interference.programs import (
+    DIRECT_BYTES,
+    KIB,
+    MIB,
+    READ,
+    WRITES,
+    Program,
+    features,
+    likeness,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -54,15 +63,16 @@ def default_grid(
 ) -> list[PlannedCoRun]:
     """Return the co-runs that a default calibration chooses from.
 
-    Every pattern alongside every other at each chunk; unequal shares of processes at unequal
-    chunks, mixes, sync modes and unequal chunks; triples; another target as a control. Each set
-    of programs co-runs once, since all its members are judged.
+    Every pattern of writes alongside every other at each chunk; unequal shares of processes at
+    unequal chunks, mixes, sync modes and unequal chunks; reads alongside each; triples; another
+    target as a control. Each set of programs co-runs once, since all its members are judged.
     """
     middle = chunks[len(chunks) // 2]
     grid = [e for chunk in chunks for e in _each_alongside_each(chunk, processes)]
     grid += _varied(chunks, processes)
     grid += _sync_modes(middle, processes)
     grid += _unequal_chunks(chunks, processes)
+    grid += _reads(chunks, processes)
     grid += _triples(chunks, processes)
     if several_targets:
         victims = _plain(middle, processes)
@@ -101,6 +111,16 @@ def _unequal_chunks(chunks: tuple[int, ...], processes: int) -> list[PlannedCoRu
         for small, large in sorted(extremes)
         for probe, signal in itertools.product(_plain(small, processes), _plain(large, processes))
         if small != large
+    ]
+
+
+def _reads(chunks: tuple[int, ...], processes: int) -> list[PlannedCoRun]:
+    """Read alongside each plain pattern and another that reads; small, middle and large chunks."""
+    sizes = sorted({chunks[0], chunks[len(chunks) // 2], chunks[-1]})
+    return [
+        PlannedCoRun(Program(READ, chunk, processes), (signal,))
+        for chunk in sizes
+        for signal in (*_plain(chunk, processes), Program(READ, chunk, processes))
     ]
 
 

@@ -21,7 +21,7 @@ import subprocess
 import time
 from bisect import bisect_right
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,14 +29,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sluice.history_db.records import TargetProbe
 from sluice.interference.calibrate.targets import Watch, claimed, counter_of
 from sluice.interference.observations import MOST_FOREIGN_SHARE
-from sluice.interference.programs import DIRECT_BYTES, CalibrationError, LateStartError, TasksError
+from sluice.interference.programs import (
+    DIRECT_BYTES,
+    MIB,
+    READ,
+    CalibrationError,
+    LateStartError,
+    Program,
+    TasksError,
+)
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterator, Sequence
+    from types import TracebackType
+    from typing import Self
 
     from sluice.interference.calibrate.targets import Target
-    from sluice.interference.programs import Program
 
 
 T = TypeVar("T")
@@ -49,6 +58,14 @@ MOST_PROCESSES = 1024
 MOST_PATTERNS = 16
 """Of one probe (classifier/probe/options.h)."""
 MOST_LEAD_SECONDS = 30.0
+FILE_BYTES = 32 * MIB
+"""Of a file that a program reads, again and again past this machine's cache."""
+HOLDER = Program(READ, MIB)
+ENDLESS_START = 1e9
+"""Seconds from now: a start that never comes."""
+HOLD_STEP = 0.05
+PLACES = "sluice-probe.*"
+"""Directories that probes make for themselves."""
 PATIENCE_SECONDS = 300.0
 """How long a probe may take beyond its time: a last operation on a busy target."""
 OWN = '{"type": '
@@ -108,12 +125,23 @@ class Launcher:
     """Probes that the prefix starts; the processes of a program are dealt to them evenly."""
     lead_seconds: float = 0.15
     """From the call to the instant at which everything begins."""
+    inputs: Inputs | None = None
+    """What programs read; None: each makes its own files before it begins."""
+
+    def input_of(self, member: Member, role: int) -> Path | None:
+        """Return the files that a member reads, made when they are first needed."""
+        if not self.inputs or READ not in member.program.parts:
+            return None
+        return self.inputs.directory(
+            self, member.target.directory(role), role, member.program.processes
+        )
 
     def start(
         self,
         program: Program,
         directory: Path,
         *,
+        source: Path | None = None,
         start: float,
         length: Sequence[str],
         slice_s: float,
@@ -122,6 +150,8 @@ class Launcher:
         words = [*TIE, str(os.getpid()), *self.prefix, self.probe, *program.options()]
         if self.tasks > 1:
             words += ["--processes", str(program.processes // self.tasks)]
+        if source:
+            words += ["--from", str(source)]
         words += ["--start", f"{start:.6f}", *length, "--slice", f"{slice_s:g}", str(directory)]
         process = subprocess.Popen(
             words,
@@ -157,6 +187,10 @@ class Running:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGUSR1)
 
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
     def kill(self) -> None:
         """End it without a report; the probe removes its files."""
         if self._process.poll() is None:
@@ -186,6 +220,63 @@ class Running:
                 f"begin another calibration with --tasks {trace.probes}"
             )
         return trace
+
+
+@dataclass(slots=True)
+class Inputs:
+    """Files to read, held for a whole calibration: made in each run they would take most of it.
+
+    A probe that never begins makes and holds them, so they go when it ends, whatever ends it.
+    """
+
+    held: dict[tuple[Path, int, int], tuple[Running, Path]] = field(default_factory=dict)
+    """By directory, role and processes: two programs that read share no file, or the cache would
+    answer one of them."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _: object, __: TracebackType | None
+    ) -> None:
+        for running, _place in self.held.values():
+            running.kill()
+
+    def directory(self, launcher: Launcher, within: Path, role: int, processes: int) -> Path:
+        key = within, role, processes
+        if key not in self.held:
+            self.held[key] = _hold(launcher, within, processes)
+        return self.held[key][1]
+
+
+def _hold(launcher: Launcher, within: Path, processes: int) -> tuple[Running, Path]:
+    """Have a probe make a file for each process; return it and its directory once all are whole."""
+    before = set(within.glob(PLACES))
+    running = replace(launcher, inputs=None).start(
+        replace(HOLDER, processes=processes),
+        within,
+        start=time.time() + ENDLESS_START,
+        length=["--duration", "1", "--file-size", str(FILE_BYTES)],
+        slice_s=1.0,
+    )
+    try:
+        while not (place := _filled(set(within.glob(PLACES)) - before, processes)):
+            if running.has_ended:
+                running.finish(0.0)
+            time.sleep(HOLD_STEP)
+    except BaseException:
+        running.kill()
+        raise
+    return running, place
+
+
+def _filled(places: set[Path], processes: int) -> Path | None:
+    """Return the directory that has all files, each in its full length."""
+    for place in places:
+        sizes = [path.stat().st_size for path in place.glob(f"{READ}.*")]
+        if sizes == [FILE_BYTES] * processes:
+            return place
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,6 +470,7 @@ def measure(members: Sequence[Member], *, launcher: Launcher, timing: Timing) ->
 
 def _measure(members: Sequence[Member], launcher: Launcher, *, timing: Timing) -> Rates:
     targets = list(dict.fromkeys(member.target for member in members))
+    sources = [launcher.input_of(member, role) for role, member in enumerate(members)]
     for target in targets:
         target.settle()
     counters = {target.name: counter_of(target) for target in targets}
@@ -387,7 +479,7 @@ def _measure(members: Sequence[Member], launcher: Launcher, *, timing: Timing) -
     with ExitStack() as stack:
         watches = {name: stack.enter_context(Watch(counters[name])) for name in counters}
         start = time.time() + launcher.lead_seconds
-        traces = _run(members, start, launcher, timing)
+        traces = _run(members, sources, start, launcher, timing)
     if abs(_clock() - clock) > timing.slice:
         raise LateStartError("the clock was set while programs ran")
     opened = start + timing.fill
@@ -410,16 +502,21 @@ def _clock() -> float:
 
 
 def _run(
-    members: Sequence[Member], start: float, launcher: Launcher, timing: Timing
+    members: Sequence[Member],
+    sources: Sequence[Path | None],
+    start: float,
+    launcher: Launcher,
+    timing: Timing,
 ) -> list[Trace]:
     running: list[Running] = []
     try:
-        for role, member in enumerate(members):
+        for role, (member, source) in enumerate(zip(members, sources, strict=True)):
             seconds = timing.run if role == 0 else timing.run + ENDLESS_SECONDS
             running.append(
                 launcher.start(
                     member.program,
                     member.target.directory(role),
+                    source=source,
                     start=start,
                     length=["--duration", f"{seconds:.3f}"],
                     slice_s=timing.slice,

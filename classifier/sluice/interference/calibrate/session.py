@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 from sluice.history_db.records import CoRun
 from sluice.interference.calibrate import servers
 from sluice.interference.calibrate.grid import PlannedCoRun, blocks
-from sluice.interference.calibrate.protocol import Launcher, Member, Timing, measure_blocks
+from sluice.interference.calibrate.protocol import (
+    Inputs,
+    Launcher,
+    Member,
+    Timing,
+    measure_blocks,
+)
 from sluice.interference.calibrate.targets import Target, claimed
 from sluice.interference.programs import CalibrationError, Program
 
@@ -139,6 +145,7 @@ class Session:
     settings: Settings
     probe: str
     measured: list[CoRun] = field(default_factory=list)
+    _inputs: Inputs | None = None
 
     @classmethod
     def begin(cls, store: Store, settings: Settings, *, site: str, probe: str) -> Session:
@@ -172,7 +179,9 @@ class Session:
         Each result is in the history before the next measurement begins. Raises
         CalibrationError when a program fails, or when another process measures there.
         """
-        with claimed(self.settings.targets):
+        with claimed(self.settings.targets), Inputs() as inputs:
+            # Each task of --srun is a probe on another node, with files of its own.
+            self._inputs = None if self.settings.prefix else inputs
             self._run_within_budget(tell)
         self.store.interference.finish_calibration(self.number)
 
@@ -212,7 +221,9 @@ class Session:
     @property
     def _launcher(self) -> Launcher:
         settings = self.settings
-        return Launcher(self.probe, settings.prefix, settings.tasks, settings.lead_seconds)
+        return Launcher(
+            self.probe, settings.prefix, settings.tasks, settings.lead_seconds, self._inputs
+        )
 
     @property
     def _estimate(self) -> float:

@@ -6,6 +6,7 @@ import fcntl
 import math
 import os
 import subprocess
+import tempfile
 import threading
 import time
 from bisect import bisect_left
@@ -119,6 +120,24 @@ def parse_targets(texts: Sequence[str], counters: Sequence[str]) -> tuple[Target
 def uncounted(targets: Sequence[Target]) -> list[str]:
     """Return the names of those where nothing counts what reaches them."""
     return [target.name for target in targets if counter_of(target) is None]
+
+
+def indirect(targets: Sequence[Target]) -> list[str]:
+    """Return the names of those whose file systems cannot read past this machine's cache."""
+    return [
+        target.name
+        for target in targets
+        if not all(_reads_directly(directory) for directory in target.directories)
+    ]
+
+
+def _reads_directly(directory: Path) -> bool:
+    with tempfile.NamedTemporaryFile(dir=directory, prefix="sluice-") as file:
+        try:
+            os.close(os.open(file.name, os.O_RDONLY | os.O_DIRECT))
+        except OSError:
+            return False
+    return True
 
 
 def counter_of(target: Target) -> Callable[[], int] | None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sluice.history_db.store import Store
     from sluice.interference.calibrate.analysis import Report
     from sluice.interference.calibrate.servers import Discipline
-    from sluice.interference.calibrate.session import Session
+    from sluice.interference.calibrate.session import Session, Settings
     from sluice.interference.programs import Program
 
 
@@ -343,6 +343,8 @@ def _go_on(session: Session, *, as_json: bool, again: str = "sluice site calibra
                     f"nothing counts what reaches {' and '.join(names)}: what write() took is "
                     "measured, and others' traffic is not seen; --counter names what counts"
                 )
+            if reads := _reads_text(session.settings):
+                say(reads)
             advance(len(session.measured))
 
             def tell(corun: CoRun) -> None:
@@ -360,6 +362,19 @@ def _go_on(session: Session, *, as_json: bool, again: str = "sluice site calibra
             f"kept, go on with `{again}`"
         ) from None
     _show_outcome(session, as_json=as_json)
+
+
+def _reads_text(settings: Settings) -> str:
+    from sluice.interference.calibrate.targets import indirect
+    from sluice.interference.programs import READ
+
+    programs = {program for corun in settings.plan for program in (corun.probe, *corun.signals)}
+    if not any(READ in program.parts for program in programs):
+        return ""
+    if names := indirect(settings.targets):
+        where = " and ".join(names)
+        return f"{where} cannot read past this machine's cache: what is read is dropped from it"
+    return "what is read passes by this machine's cache"
 
 
 def _show_outcome(session: Session, *, as_json: bool) -> None:
