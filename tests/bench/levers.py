@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "replay"))
 
 from ablations import EVERY
 from gains import CHEAP, TRACES
-from published_levers import FORGETFUL, LEVERS, sharing
+from published_levers import FORGETFUL, FTIO, LEVERS, sharing
 
 from sluice.cli.plots import COLOURS, picture
 from sluice.sim.policies.policies import Policy, with_options
@@ -46,6 +46,7 @@ COMPARED = {
 """Policy -> how the page calls it."""
 KNOWN = {
     "turns-nothing-known": "turns: nothing; short bursts first",
+    "turns-ftio": "turns: the period of the run, by FTIO",
     "turns-last-burst": "turns: the job's last burst",
     "turns-no-classifier": "turns: and the volume of earlier runs",
     "turns": "turns: and the classifier's pattern (as deployed)",
@@ -62,6 +63,7 @@ ALL = {
     **EVERY,
     "sluice-cheap-waits": Policy(PATIENT, delays=True),
     "turns-nothing-known": Policy(sharing(FORGETFUL, first_burst=0.0)),
+    "turns-ftio": Policy(sharing(FTIO, first_burst=0.0)),
     "turns-last-burst": Policy(with_options(EVERY["turns"].plan, first_burst=0.0)),
 }
 

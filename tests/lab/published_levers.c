@@ -10,13 +10,14 @@
 
 #include "bursts.h"
 
-enum { MOST = 4096 };
+enum { MOST = 4096, BURSTS = 16 };
 
 /* What a rule remembers of a job, by its key. */
 struct account {
-	double period; /* s from one burst to the next; 0: unknown */
-	double
-	    balance; /* seconds of a station lent, or owed to it by coupons; < 0: it owes */
+	double began[BURSTS], length[BURSTS]; /* of its bursts */
+	double bursts;
+	double period;	/* s from one burst to the next; 0: unknown */
+	double balance; /* s of a station lent, or owed to it by coupons; < 0: it owes */
 };
 
 struct lever {
@@ -26,7 +27,7 @@ struct lever {
 	double clock;		  /* of the last call */
 };
 
-enum rule { SET_10, SET_10_FILLED, GIFT, ADAP_TBF, FORGETFUL };
+enum rule { SET_10, SET_10_FILLED, GIFT, ADAP_TBF, FORGETFUL, FTIO };
 
 struct sharing {
 	const struct sluice_turns_decided *decided;
@@ -266,16 +267,81 @@ share_by_coupons (struct sharing *all, double seconds)
 	fill (all);
 }
 
-/* The core's own verdicts where the length of no burst is known beforehand. */
+/*
+ * FTIO (Tarraf et al., IPDPS 2024): the frequency at which the Fourier transform of a job's
+ * I/O so far has by far the most power is that of its bursts. The time in bursts over the
+ * number of periods is then the length of the next one.
+ */
+static const double outstanding = 3.0; /* sd above the mean of the powers */
+
+static double
+power_at (const struct account *account, int bursts, double span, int k)
+{
+	double omega = 2.0 * 3.14159265358979 * k / span, real = 0.0, imaginary = 0.0;
+	for (int i = 0; i < bursts; i++) {
+		double from = omega * (account->began[i] - account->began[0]);
+		double to = from + omega * account->length[i];
+		real += sin (to) - sin (from);
+		imaginary += cos (to) - cos (from);
+	}
+	return (real * real + imaginary * imaginary) / ((double)k * k);
+}
+
+double
+length_by_frequency (const struct account *account, int bursts)
+{
+	double span = account->began[bursts] - account->began[0], busy = 0.0;
+	double sum = 0.0, squares = 0.0, most = 0.0;
+	int frequencies = 4 * BURSTS, best = 0;
+	if (bursts < 2 || !(span > 0.0))
+		return 0.0;
+	for (int i = 0; i < bursts; i++)
+		busy += account->length[i];
+	for (int k = 1; k <= frequencies; k++) {
+		double power = power_at (account, bursts, span, k);
+		sum += power;
+		squares += power * power;
+		if (power > most) {
+			most = power;
+			best = k;
+		}
+	}
+	double mean = sum / frequencies;
+	double sd = sqrt (fmax (0.0, squares / frequencies - mean * mean));
+	return most > mean + outstanding * sd ? busy / best : 0.0;
+}
+
+/* A burst that begins ends the one before, of which `expected` is the length. */
 static void
-decide_forgetful (const struct sluice_turns_decided *decided)
+note_burst (struct account *account, const struct sluice_turns_job *job)
+{
+	int bursts = (int)account->bursts;
+	if (bursts > 0 && job->began <= account->began[bursts - 1])
+		return;
+	if (bursts > 0)
+		account->length[bursts - 1] = job->expected;
+	if (bursts < BURSTS) {
+		account->began[bursts] = job->began;
+		account->bursts++;
+	}
+}
+
+/* The core's own verdicts with other lengths of bursts: unknown, or by FTIO. */
+static void
+decide_by_lengths (const struct lever *lever, const struct sluice_turns_decided *decided)
 {
 	static _Thread_local struct sluice_turns_job jobs[MOST];
 	static _Thread_local uint32_t order[MOST];
 	uint32_t count = decided->count < MOST ? decided->count : MOST;
 	for (uint32_t i = 0; i < count; i++) {
+		struct account *account = &lever->accounts[decided->jobs[i].key];
 		jobs[i] = decided->jobs[i];
 		jobs[i].expected = 0.0;
+		if (lever->rule == FTIO) {
+			note_burst (account, &decided->jobs[i]);
+			jobs[i].expected
+			    = length_by_frequency (account, (int)account->bursts - 1);
+		}
 	}
 	sluice_turns_decide (decided->settings, decided->storage, jobs, count,
 			     decided->clock, order, decided->turns);
@@ -288,8 +354,8 @@ published_lever (void *watcher, const struct sluice_turns_decided *decided)
 	struct lever *lever = watcher;
 	double seconds = fmin (decided->clock - lever->clock, reclaim_seconds);
 	lever->clock = decided->clock;
-	if (lever->rule == FORGETFUL) {
-		decide_forgetful (decided);
+	if (lever->rule == FORGETFUL || lever->rule == FTIO) {
+		decide_by_lengths (lever, decided);
 		return;
 	}
 	read_bursts (lever, decided, &all);

@@ -16,8 +16,18 @@ from sluice.sim._engine import ffi
 from sluice.sim.policies.policies import POLICIES, Gates, Plan, Policy, is_heavy, with_options
 from sluice.sim.storage.mean_field import station_shares
 
-SET_10, SET_10_FILLED, GIFT, ADAP_TBF, FORGETFUL = range(5)
-ACCOUNT = np.dtype([("period", np.float64), ("balance", np.float64)])
+SET_10, SET_10_FILLED, GIFT, ADAP_TBF, FORGETFUL, FTIO = range(6)
+BURSTS = 16
+ACCOUNT = np.dtype(
+    [
+        ("began", np.float64, BURSTS),
+        ("length", np.float64, BURSTS),
+        ("bursts", np.float64),
+        ("period", np.float64),
+        ("balance", np.float64),
+    ]
+)
+"""struct account."""
 STATION_NAMES = ("bytes", "operations", "links", "metadata")
 """In the order of enum sluice_station."""
 AT_ONCE = {"turn_latency": 0.0, "turn_trial": 0.0, "turn_learns": 0.0}
@@ -41,6 +51,16 @@ def _library():
     return ctypes.CDLL(str(compiled(Path(__file__).with_suffix(".c"), *flags, suffix=".so")))
 
 
+def next_burst(bursts):
+    """Return the length that FTIO expects of the last of (began, length); 0: no period."""
+    accounts = np.zeros(1, ACCOUNT)
+    for i, (began, length) in enumerate(bursts):
+        accounts[0]["began"][i], accounts[0]["length"][i] = began, length
+    library = _library()
+    library.length_by_frequency.restype = ctypes.c_double
+    return library.length_by_frequency(ctypes.c_void_p(accounts.ctypes.data), len(bursts) - 1)
+
+
 def shares(rule, jobs):
     """Return the shares of full speed that a rule gives to bursts, once.
 
@@ -50,7 +70,7 @@ def shares(rule, jobs):
     bursts = ffi.new("struct sluice_turns_job[]", len(jobs))
     turns = ffi.new("struct sluice_turn[]", len(jobs))
     for i, job in enumerate(jobs):
-        accounts[i] = job.get("period", 0.0), job.get("balance", 0.0)
+        accounts[i]["period"], accounts[i]["balance"] = job.get("period", 0), job.get("balance", 0)
         bursts[i].key, bursts[i].nodes, bursts[i].began = i, job["nodes"], job["began"]
         for station, name in enumerate(STATION_NAMES):
             bursts[i].demand[station] = job.get(name, 0.0)

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
-from published_levers import ADAP_TBF, GIFT, LEVERS, SET_10, SET_10_FILLED, shares
+from published_levers import ADAP_TBF, GIFT, LEVERS, SET_10, SET_10_FILLED, next_burst, shares
 
 from sluice.sim.replay.experiment import Experiment
 from sluice.sim.replay.io_replay import replay_with_io
@@ -52,6 +52,14 @@ def test_a_job_is_throttled_where_others_gain_more_bytes_than_it_loses():
     hog = burst(0.0, metadata=1.0)
     assert shares(GIFT, [burst(1.0, metadata=0.5), hog]) == pytest.approx([1.0, 1 / 3])
     assert shares(GIFT, [burst(1.0), burst(1.0)]) == pytest.approx([0.5, 0.5])
+
+
+def test_the_length_of_a_burst_by_the_frequency_of_those_before():
+    regular = [(100.0 * i, 20.0) for i in range(6)]
+    assert next_burst(regular) == pytest.approx(20.0)
+    assert next_burst(regular[:2]) == 0.0
+    noisy = [(0.0, 3.0), (7.0, 50.0), (300.0, 1.0), (301.5, 2.0), (900.0, 10.0), (905.0, 1.0)]
+    assert next_burst(noisy) != pytest.approx(np.mean([length for _, length in noisy[:-1]]))
 
 
 @pytest.mark.parametrize("rule", [SET_10, SET_10_FILLED, GIFT, ADAP_TBF])
