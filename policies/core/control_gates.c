@@ -205,13 +205,12 @@ hash_more (uint64_t hash, const void *bytes, size_t size)
 	return sluice_hash_bytes (bytes, size, hash);
 }
 
-/* Ask the core about a lane, unless it was asked the same at the last poll. */
-static void
-size_lane (struct sluice_control *c, const struct sluice_control_job *jobs,
-	   const struct sluice_situation *situation, uint32_t lane,
-	   const struct sluice_pressure *background, uint32_t n_background)
+/* The gates of a lane; the core is asked unless it was asked the same of late. */
+static const struct sluice_gates *
+gates_of (struct sluice_control *c, const struct sluice_control_job *jobs,
+	  const struct sluice_situation *situation, uint32_t lane,
+	  const struct sluice_pressure *background, uint32_t n_background)
 {
-	struct answer *answer = &c->answers[lane];
 	uint32_t running, waiting;
 	gather_members (c, jobs, situation, lane, &running, &waiting);
 	memcpy (c->chosen, c->members, running * sizeof *c->members);
@@ -222,12 +221,13 @@ size_lane (struct sluice_control *c, const struct sluice_control_job *jobs,
 	hash = hash_more (hash, counts_of, sizeof counts_of);
 	hash = hash_more (hash, c->chosen, (running + waiting) * sizeof *c->chosen);
 	hash = hash_more (hash, background, n_background * sizeof *background);
-	if (hash == answer->question)
-		return;
+	struct answer *answer = &c->answers[hash % SLUICE_CONTROL_ANSWERS];
+	if (hash != answer->question)
+		sluice_gates_keep (c->chosen, running, waiting, background, n_background,
+				   situation->model, situation->policy,
+				   SLUICE_CONTROL_LIMIT, &answer->gates);
 	answer->question = hash;
-	sluice_gates_keep (c->chosen, running, waiting, background, n_background,
-			   situation->model, situation->policy, SLUICE_CONTROL_LIMIT,
-			   &answer->gates);
+	return &answer->gates;
 }
 
 /* Tokens that are held, and that jobs may be let in for: no more are let out. */
@@ -252,10 +252,11 @@ sluice_control_size_gates (struct sluice_control *c, const struct sluice_control
 
 	for (uint32_t lane = 0; lane < situation->lane_count; lane++) {
 		uint32_t need[SLUICE_CLASS_COUNT] = { 0 };
-		size_lane (c, jobs, situation, lane, background, n_background);
+		const struct sluice_gates *gates
+		    = gates_of (c, jobs, situation, lane, background, n_background);
 		bound_by_need (c, jobs, lane, need);
 		for (uint32_t k = 0; k < SLUICE_CLASS_COUNT; k++) {
-			uint32_t most = c->answers[lane].gates.tokens[k];
+			uint32_t most = gates->tokens[k];
 			out->tokens[k][lane] = most < need[k] ? most : need[k];
 		}
 	}

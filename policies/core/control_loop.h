@@ -26,11 +26,13 @@ struct kind {
 	uint32_t need[2];    /* of these, not decided to wait for others */
 };
 
-/* What the gates of a lane were sized for last, and the answer. */
+/* What the gates of a lane were sized for, and the answer. Lanes often ask the same, and so
+ * do polls between which jobs came and went. */
 struct answer {
 	uint64_t question; /* hash; 0: none was asked */
 	struct sluice_gates gates;
 };
+enum { SLUICE_CONTROL_ANSWERS = 1024 };
 
 struct sluice_control {
 	uint32_t capacity;
@@ -48,7 +50,7 @@ struct sluice_control {
 	struct sluice_member *members; /* of a lane: those that run, then those that wait */
 	struct sluice_member *chosen;  /* those that run, and who stands for the others */
 	const struct sluice_pressure **loads;
-	struct answer answers[SLUICE_MAX_LANES];
+	struct answer answers[SLUICE_CONTROL_ANSWERS]; /* by question */
 	uint32_t decision_count;
 	struct sluice_control_decision decisions[SLUICE_CONTROL_DECISIONS];
 };

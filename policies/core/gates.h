@@ -20,7 +20,6 @@ struct sluice_member {
 
 struct sluice_gates {
 	uint32_t tokens[SLUICE_CLASS_COUNT]; /* held + admitted, by class */
-	uint32_t sound; /* 0: the holders alone exceed the tolerance already */
 };
 
 /*

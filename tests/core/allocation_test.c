@@ -125,7 +125,7 @@ test_gates_take_no_memory (const struct sluice_bundle *bundle)
 	sluice_gates_keep (members, 4, 26, NULL, 0, sluice_bundle_interference (bundle),
 			   sluice_bundle_policy (bundle), 26, &gates);
 	CHECK (calls == before);
-	CHECK (gates.sound);
+	CHECK (gates.tokens[members[4].klass] > 0);
 }
 
 int

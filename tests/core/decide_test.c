@@ -62,7 +62,6 @@ test_gates_write_all_of_their_answer (const struct sluice_bundle *bundle)
 	sluice_gates_keep (NULL, 0, 0, NULL, 0, sluice_bundle_interference (bundle),
 			   sluice_bundle_policy (bundle), 10, &second);
 	CHECK (memcmp (&first, &second, sizeof first) == 0);
-	CHECK (first.sound);
 }
 
 int

@@ -42,8 +42,6 @@ class Gates:
     """Tokens that a lane lets out, by class."""
 
     tokens: dict[str, int]
-    sound: bool
-    """False: those who run exceed the tolerance already."""
 
 
 def gates(
@@ -71,7 +69,7 @@ def gates(
         limit,
         out,
     )
-    return Gates(dict(zip(CLASSES, out.tokens, strict=True)), bool(out.sound))
+    return Gates(dict(zip(CLASSES, out.tokens, strict=True)))
 
 
 def _members(jobs: Sequence[tuple[str, View]]) -> Any:

@@ -286,13 +286,21 @@ held_of (const struct sluice_core_policy *p, uint32_t klass, uint32_t lane)
 static void
 count_free (struct sluice_core_policy *p)
 {
+	uint32_t held[SLUICE_CLASS_COUNT][SLUICE_MAX_LANES] = { 0 };
+
+	for (uint32_t i = 0; i < p->rows.count; i++) {
+		const struct sluice_control_job *row = &p->rows.jobs[i];
+		if (row->state != SLUICE_CONTROL_RUNS)
+			continue;
+		for (uint32_t lane = 0; row->tokens.lane_mask >> lane; lane++)
+			held[row->tokens.klass][lane] += row->tokens.lane_mask >> lane & 1;
+	}
 	for (uint32_t k = 0; k < SLUICE_CLASS_COUNT; k++)
 		for (uint32_t lane = 0; lane < lane_count (p); lane++) {
-			uint32_t held = held_of (p, k, lane);
 			uint32_t gate = p->gates.tokens[k][lane];
-			p->facts.free[k][lane] = p->gates.is_given_up[k][lane] ? TOTAL
-						 : gate > held		       ? gate - held
-									       : 0;
+			uint32_t left = gate > held[k][lane] ? gate - held[k][lane] : 0;
+			p->facts.free[k][lane]
+			    = p->gates.is_given_up[k][lane] ? TOTAL : left;
 		}
 }
 

@@ -306,8 +306,9 @@ def _table(
 def _users_of(of_group: NDArray[np.int64], users: NDArray[Any]) -> list[list[int]]:
     """Return the users of each group's jobs: another user's runs are no evidence for them."""
     found: list[list[int]] = [[] for _ in range(int(of_group.max(initial=-1)) + 1)]
-    for group, user in np.unique(np.column_stack([of_group, users]), axis=0).tolist():
-        found[group].append(user)
+    width = int(users.max(initial=0)) + 1
+    for pair in np.unique(of_group * width + users).tolist():
+        found[pair // width].append(pair % width)
     return found
 
 
