@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 
+import planted
 import pytest
 from click.testing import CliRunner
 from made_history import made_history
@@ -24,6 +25,7 @@ from sluice.history_db.records import Bundle as StoredBundle
 from sluice.history_db.records import Run
 from sluice.history_db.store import Store
 from sluice.history_db.tables.upkeep import KEPT_RUNS
+from sluice.interference.pairs import pooled
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.bundle_writer import pack_bundle
@@ -438,6 +440,20 @@ def test_the_status_says_of_each_service_when_it_ran_whether_that_worked_and_whe
     learner.close()
     shown = CliRunner().invoke(main, ["status", "--config", str(site.config)]).stdout
     assert "does not run" in re.search(r"sluice-learn, logs.*", shown)[0]
+
+
+def test_pairs_that_slow_each_other_are_learned_once_a_day(site, learner, monkeypatch):
+    monkeypatch.setattr(planted, "START", int(time.time()) - DAY)
+    with Store(site.place / "history.db", create=True) as store:
+        planted.fill(store, planted.runs(1))
+    assert learner.poll()
+    with site.history() as store:
+        found = pooled(store.interference.observed_interference())
+    attributed = {(one.victim, one.aggressor) for one in found if one.is_attributed}
+    assert attributed == set(planted.PLANTED)
+    pairs = services_of(site)["pairs"]
+    assert pairs["works"]
+    assert pairs["due"] >= pairs["ran"] + DAY - 1
 
 
 def test_what_is_older_than_keep_days_goes_once_a_day_but_the_newest_runs_of_an_application(

@@ -25,6 +25,7 @@ from sluice.darshan.log import DarshanLibraryError
 from sluice.history_db.store import Store
 from sluice.ingest.workers import start_from_a_clean_process
 from sluice.interference.pairs import site_evidence
+from sluice.interference.production import learn_pairs
 from sluice.policies import core
 from sluice.prediction.applications import unconfirmed
 from sluice.prediction.model_update import MIN_NEW, CurrentModel, model_in_use, renew
@@ -64,6 +65,10 @@ SCORE_SHARE = 0.001
 """For laying predictions alongside what jobs did."""
 SCORE_SECONDS, SCORED_SECONDS = 3600.0, 7 * 86400
 """From one time to the next that it is done, and how far back."""
+PAIRS_SHARE = 0.0005
+"""For finding pairs of programs that slow each other."""
+PAIRS_SECONDS, PAIRS_FOUND_IN = 86400.0, 30 * 86400
+"""From one time to the next that they are looked for, and how far back."""
 KEEP_SHARE = 0.001
 """For forgetting what is old."""
 KEEP_SECONDS = 86400.0
@@ -109,6 +114,7 @@ class Learner:
         self._current: CurrentModel | None = None
         shares = (POLL_SHARE, READ_SHARE, FIT_SHARE, SCORE_SHARE, KEEP_SHARE)
         self._polls, self._reads, self._fits, self._scores, self._keeps = map(Ration, shares)
+        self._pairs = Ration(PAIRS_SHARE)
         self._published: tuple[object, ...] = ()
         """What the bundle was made of, and how its file was left."""
         self._interference: tuple[float, SiteModel | None] = (0.0, None)
@@ -118,6 +124,7 @@ class Learner:
         if before is not None:  # what is done once a day is not done again at each start
             self._status.ran = before.ran
             self._keeps.due = before.ran.get("retention", 0) + KEEP_SECONDS
+            self._pairs.due = before.ran.get("pairs", 0) + PAIRS_SECONDS
 
     @property
     def pause(self) -> float:
@@ -270,6 +277,8 @@ class Learner:
             self._status.facts["why"] = "no job with known I/O has ended yet"
             return
         self._status.facts.pop("why", None)
+        if now >= self._pairs.due:
+            self._learn_pairs(store, past, now)
         if self._needs_fit(store, past, now):
             with self._fits:
                 self._fit(store, past, now)
@@ -280,6 +289,13 @@ class Learner:
             self._current = CurrentModel(model.id, TrainedModel.from_bytes(model.content))
         self._current.take(store, past)
         self._status.facts["learned"] = now
+
+    def _learn_pairs(self, store: Store, past: Past, now: int) -> None:
+        """Once a day, compare the runs of a month; the next interference model rests on it."""
+        with self._service("pairs"), self._pairs:
+            found = learn_pairs(store, past.jobs, since=now - PAIRS_FOUND_IN, now=now)
+            log.info("%d pairs compared in %d logs", len(found.findings.observations), found.logs)
+        self._pairs.due = max(self._pairs.due, now + PAIRS_SECONDS)
 
     def _needs_fit(self, store: Store, past: Past, now: int) -> bool:
         model = store.models.latest_model()
@@ -351,6 +367,7 @@ class Learner:
         due = dict.fromkeys(LEARNER, now + self.pause)
         due["model"] = max(self._fits.due, due["model"])
         due["scoring"] = max(self._scores.due, due["scoring"])
+        due["pairs"] = max(self._pairs.due, due["pairs"])
         due["retention"] = max(self._keeps.due, due["retention"])
         self._status.due = {name: int(moment) for name, moment in due.items()}
         self._status.write(learner_path(Path(self.config.history)))
@@ -385,6 +402,7 @@ def main(config: Path, log_level: str, directories: tuple[Path, ...], *, once: b
       reads the Darshan logs that came in DIRECTORY (else in DarshanLogs),
       learns from the new runs,
       publishes the bundle that slurmctld loads,
+      compares once a day which programs slowed each other in the last month,
       forgets once a day what is older than KeepDays,
       and prunes models and bundles that no decision refers to.
     A model is fitted anew when the history has grown by a tenth; a new one that does worse on the

@@ -288,6 +288,7 @@ LEARNER = {
     "logs": "reads the Darshan logs that came",
     "totals": "adds up what rankings show",
     "learning": "learns from new runs",
+    "pairs": "finds programs that slow each other",
     "model": "fits the model anew",
     "publishing": "writes the bundle",
     "scoring": "compares predictions with what jobs did",
