@@ -15,19 +15,23 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import asdict, dataclass
+from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sluice.interference.cost import Costs, lost_share, node_seconds
+from sluice.interference.busy_runs import LEAST_IO, by_run_time, by_server_counts
+from sluice.interference.cost import KEPT, Costs, lost_share, node_seconds
 from sluice.policies import core
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from sluice.interference.cost import Instant, Member, Pair, Party
+    from sluice.history_db.store import Store
+    from sluice.interference.busy_runs import Comparison
+    from sluice.interference.cost import Grounds, Instant, Member, Pair, Party
     from sluice.policies.core import View
     from sluice.prediction.jobs import FinishedJob
 
@@ -53,6 +57,79 @@ class LoadClass:
     node_hours: float
     lost: float
     """Node-hours."""
+
+
+HEAVY_SHARES = (0.05, 0.10, 0.30)
+"""Of the jobs, at which replays say what is lost (docs/evidence): the scale of a site."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Where a site stands among those that are replayed."""
+
+    least_io: float
+    """Share of its time from which on a job counts as one with I/O."""
+    node_hours_share: float
+    """Of such jobs, among those that tell."""
+    read_share: float | None
+    """Of the bytes that all moved."""
+    at_least: float | None
+    """The largest of HEAVY_SHARES that it reaches; None: not even the first."""
+    below: float | None
+    """The smallest that it does not reach."""
+
+
+def scale_of(jobs: Iterable[FinishedJob]) -> Scale | None:
+    """Return where a site stands by what its jobs did; None where none tells its share of I/O."""
+    known = with_io = read = written = 0.0
+    for job in jobs:
+        numbers = job.profile.numbers
+        read += numbers.get("read_bytes", 0.0)
+        written += numbers.get("write_bytes", 0.0)
+        if (share := numbers.get("io_share")) is not None:
+            known += node_seconds(job)
+            with_io += node_seconds(job) * (share >= LEAST_IO)
+    if not known:
+        return None
+    share = with_io / known
+    edges = (None, *HEAVY_SHARES, None)
+    at_least, below = next(
+        (low, high) for low, high in pairwise(edges) if high is None or share < high
+    )
+    moved = read + written
+    return Scale(LEAST_IO, share, read / moved if moved else None, at_least, below)
+
+
+@dataclass(frozen=True, slots=True)
+class ByLaw:
+    """What the interference model alone says was lost, of all node-hours."""
+
+    jobs: int
+    """That matter to storage."""
+    lost_share: float
+    interval: tuple[float, float]
+    """90 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What was lost, by three sources that know nothing of each other's error; None: no data."""
+
+    law: ByLaw | None = None
+    server_counts: Comparison | None = None
+    run_times: Comparison | None = None
+
+    @property
+    def agree(self) -> bool | None:
+        """Whether all intervals have something in common; None: there is but one, or none."""
+        found = (self.law, self.server_counts, self.run_times)
+        bounds = [one.interval for one in found if one is not None]
+        if len(bounds) < 2:
+            return None
+        return all(max(a[0], b[0]) <= min(a[1], b[1]) for a, b in combinations(bounds, 2))
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "agree": self.agree}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +158,8 @@ class Assessment:
     worst_pairs: tuple[Pair, ...]
     """At most WORST, the costliest first; those that cost nothing are left out."""
     loads: tuple[LoadClass, ...]
+    scale: Scale | None
+    sources: Sources
 
     @property
     def is_anything_at_stake(self) -> bool:
@@ -103,13 +182,37 @@ class Assessment:
                 {**asdict(one), "load": None if math.isinf(one.load) else one.load}
                 for one in self.loads
             ],
+            "sources": self.sources.as_json(),
             "is_anything_at_stake": self.is_anything_at_stake,
             "matters_from": self.matters_from,
         }
 
 
-def assess(jobs: Sequence[FinishedJob], found: Costs, model: View, *, seed: int = 0) -> Assessment:
-    """Say what is at stake by what finished jobs cost each other, which the model said."""
+def assess_site(
+    store: Store, grounds: Grounds, advance: Callable[[int], None] = lambda _: None
+) -> Assessment:
+    """Say what is at stake at a site; advance as in `costs`."""
+    return assess(
+        grounds.jobs,
+        grounds.costs(advance),
+        grounds.model.struct,
+        server_counts=by_server_counts(store, grounds),
+        run_times=by_run_time(store, grounds),
+    )
+
+
+def assess(
+    jobs: Sequence[FinishedJob],
+    found: Costs,
+    model: View,
+    *,
+    seed: int = 0,
+    **compared: Comparison | None,
+) -> Assessment:
+    """Say what is at stake by what finished jobs cost each other, which the model said.
+
+    compared: sources that need no model, by their names in Sources.
+    """
     members = found.members
     return Assessment(
         jobs=len(jobs),
@@ -124,7 +227,28 @@ def assess(jobs: Sequence[FinishedJob], found: Costs, model: View, *, seed: int 
         parties=found.parties(),
         worst_pairs=found.worst_pairs(),
         loads=_loads(found.instants),
+        scale=scale_of(jobs),
+        sources=Sources(law=_by_law(jobs, found, model, np.random.default_rng(seed)), **compared),
     )
+
+
+def _by_law(
+    jobs: Sequence[FinishedJob], found: Costs, model: View, rng: np.random.Generator
+) -> ByLaw | None:
+    everything = math.fsum(map(node_seconds, jobs))
+    if not found.members or not everything:
+        return None
+    lost: dict[int, float] = defaultdict(float)
+    for one in found.instants:
+        day = int(found.members[one.victim].job.start // DAY)
+        lost[day] += one.node_seconds * one.share
+    with_others = [one for one in found.instants if one.others]
+    keep = min(1.0, KEPT / max(1, len(with_others)))
+    sample = [one for one in with_others if rng.random() < keep]
+    point = math.fsum(lost.values())
+    drawn = point * _ratios(found.members, sample, model, rng)
+    low, high = _bounds(lost, drawn, rng)
+    return ByLaw(len(found.members), point / everything, (low / everything, high / everything))
 
 
 def _loads(instants: Iterable[Instant]) -> tuple[LoadClass, ...]:
@@ -139,7 +263,6 @@ def _interval(found: Costs, model: View, rng: np.random.Generator) -> tuple[floa
     """Return 90 % of the node-hours lost, over models and days."""
     members = found.members
     sample = _sample(found, rng)
-    point = sum(member.lost for member in members)
     by_model = sum(member.lost for member in members if member.disturbance is None)
     drawn = _measured_losses(members, rng)
     if sample:
@@ -147,19 +270,31 @@ def _interval(found: Costs, model: View, rng: np.random.Generator) -> tuple[floa
     by_day: dict[int, float] = defaultdict(float)
     for member in members:
         by_day[int(member.job.start // DAY)] += member.lost
+    low, high = _bounds(by_day, drawn, rng)
+    return low / 3600, high / 3600
+
+
+def _bounds(
+    by_day: Mapping[int, float], drawn: Array, rng: np.random.Generator
+) -> tuple[float, float]:
+    """Return 90 % of a sum over days, by days drawn anew and by what else may differ."""
     days = np.array([by_day[day] for day in sorted(by_day)])
-    factors = np.ones(DAYS)
+    point, factors = days.sum(), np.ones(DAYS)
     if point > 0:
         picked = rng.integers(0, len(days), (DAYS, len(days)))
         factors = days[picked].sum(axis=1) / point
     low, high = np.quantile(factors * rng.choice(drawn, DAYS), [0.05, 0.95])
-    return float(min(low, point)) / 3600, float(max(high, point)) / 3600
+    return float(min(low, point)), float(max(high, point))
 
 
 def _sample(found: Costs, rng: np.random.Generator) -> list[Instant]:
     """Draw instants in which the model alone says what was lost."""
     keep = min(1.0, DRAWN_INSTANTS / max(1, len(found.instants)))
-    return [one for one in found.instants if one.others and rng.random() < keep]
+    return [
+        one
+        for one in found.instants
+        if one.others and found.members[one.victim].disturbance is None and rng.random() < keep
+    ]
 
 
 def _measured_losses(members: Sequence[Member], rng: np.random.Generator) -> Array:

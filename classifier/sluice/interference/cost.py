@@ -111,6 +111,7 @@ def _told(text: str) -> dict[str, Any]:
 
 INSTANTS = 16  # of each run
 VICTIMS = 5000  # most runs with computed losses; drawn where more matter
+KEPT = 1000  # instants of measured runs whose others are kept, about
 OTHERS = 64  # most co-runners of an instant, the heaviest: the core takes no more
 CAUSES = 5  # most co-runners among which a loss is divided, the heaviest
 WORST = 10  # most pairs of applications in the answer
@@ -377,11 +378,12 @@ def costs(
     every job that matters, and VICTIMS jobs at most.
     """
     members = _members(jobs, model, policy)
-    instants = []
+    instants: list[Instant] = []
+    kept_each = 1 + INSTANTS * sum(one.stands_for > 0 for one in members) // KEPT
     for instant in _sweep(members, advance):
         _judge(members, instant, model)
-        if members[instant.victim].disturbance is not None:
-            instant.others = []  # of the others, what they are asked again about is kept
+        if members[instant.victim].disturbance is not None and len(instants) % kept_each:
+            instant.others = []  # enough are kept to be asked again by other models
         instants.append(instant)
     _lay(members, instants)
     return Costs(members, instants)

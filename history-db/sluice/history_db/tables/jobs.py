@@ -261,8 +261,18 @@ class Jobs(Tables):
 
     def unlogged_jobs_during(self, start: float, end: float) -> list[Job]:
         """Return jobs without a log, but with figures of their I/O, that ran between two times."""
+        return self._jobs_during(UNLOGGED, start, end)
+
+    def served_jobs_during(self, start: float, end: float) -> list[Job]:
+        """Return jobs whose I/O the file system's servers counted, likewise.
+
+        They alone count operations on metadata.
+        """
+        return self._jobs_during("jobs.metadata_operations IS NOT NULL", start, end)
+
+    def _jobs_during(self, condition: str, start: float, end: float) -> list[Job]:
         rows = self._db.rows(
-            f"SELECT {columns('jobs', JOB_COLUMNS)} FROM jobs WHERE {UNLOGGED} "
+            f"SELECT {columns('jobs', JOB_COLUMNS)} FROM jobs WHERE {condition} "
             "AND jobs.start < ? AND jobs.end > ? ORDER BY start, jobs.id",
             [end, start],
         )

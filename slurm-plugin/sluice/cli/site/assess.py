@@ -30,10 +30,17 @@ from sluice.cli.site.levers import (
     levers_sentence,
     replayed_levers,
 )
-from sluice.slurm.views.formatting import amount_text, share_text, times_text
+from sluice.slurm.views.formatting import (
+    NOTHING,
+    amount_text,
+    count_text,
+    share_text,
+    times_text,
+)
 
 if TYPE_CHECKING:
-    from sluice.interference.assess import Assessment
+    from sluice.interference.assess import Assessment, ByLaw, Scale, Sources
+    from sluice.interference.busy_runs import Comparison
     from sluice.interference.cost import Grounds
     from sluice.slurm.views.recommendation import LeverAdvice
 
@@ -68,6 +75,11 @@ def command(
     it and suffer from it, and the load from which it matters. Needs no plugin, only logs and
     accounting. Where nothing is at stake, it says so.
 
+    Names the share of node-hours in jobs with at least 2 % of I/O, reads and writes, and where
+    that lies among the replayed shares of I/O-heavy jobs. Three sources say what was lost: the
+    interference model; runs alongside which the servers counted much or little; and run times of
+    a program while others moved much or little, which needs no model.
+
     Of more than 50,000 logs the newest are read, and named with their time; of more than 5,000
     jobs that matter, the losses of so many are computed, and stand for all.
 
@@ -82,7 +94,7 @@ def command(
             sluice history ingest --sacct -
         sluice site assess --bandwidth 200G
     """
-    from sluice.interference.assess import assess
+    from sluice.interference.assess import assess_site
     from sluice.interference.cost import grounds_of, one_lane
     from sluice.policies.core import CoreError
     from sluice.sim.replay.levers import Levers, measured_laws
@@ -94,14 +106,14 @@ def command(
     with files.open_history(read_only=True) as store:
         with working("reading the history"):
             grounds = grounds_of(store, settings, storage=storage)
+        if not grounds.jobs:
+            raise CommandError(
+                "The history holds no Darshan log, and accounting does not tell when jobs write; "
+                "read logs with `sluice history ingest PATH…` first."
+            )
         coverage, laws = store.jobs.coverage(), measured_laws(store)
-    if not grounds.jobs:
-        raise CommandError(
-            "The history holds no Darshan log, and accounting does not tell when jobs write; "
-            "read logs with `sluice history ingest PATH…` first."
-        )
-    with progress("instants", lambda: grounds.instants) as (_, advance):
-        found = assess(grounds.jobs, grounds.costs(advance), grounds.model.struct)
+        with progress("instants", lambda: grounds.instants) as (_, advance):
+            found = assess_site(store, grounds, advance)
     levers: Levers | str | None = None
     if no_levers:
         levers = NOT_ASKED
@@ -132,6 +144,7 @@ def _print(found: Assessment, grounds: Grounds, advice: LeverAdvice) -> None:
         + (f" {found.drawn} of them, drawn, stand for all." if found.drawn < found.heavy else "")
     )
     click.echo(f"{grounds_line(grounds)}\n")
+    _print_scale(found)
     click.echo(_at_stake(found))
     click.echo(f"{advice.text[0].upper()}{advice.text[1:]}.")
     if found.lost_computing > 0:
@@ -163,6 +176,72 @@ def _print(found: Assessment, grounds: Grounds, advice: LeverAdvice) -> None:
         )
         floor = one.load
     show_table(("load of storage", "node-hours with I/O", "lost"), rows)
+
+
+def _print_scale(found: Assessment) -> None:
+    """Say where the site stands, and what each source makes of its loss."""
+    if scale := found.scale:
+        reads = "" if scale.read_share is None else f"; reads are {_percent(scale.read_share)} of"
+        low, high = (bound / found.node_hours for bound in found.interval)
+        click.echo(
+            f"Your site: {_percent(scale.node_hours_share)} of node-hours in jobs with at least "
+            f"{_percent(scale.least_io)} of I/O{reads and f'{reads} the bytes'}; "
+            f"{_percent(found.lost / found.node_hours)} of node-hours lost, "
+            f"{_percent(low)} to {_percent(high)}."
+        )
+        click.echo(_on_scale(scale))
+    show_table(("source", "node-hours lost", "90 % between", "from"), _source_rows(found.sources))
+    if found.sources.agree is not None:
+        click.echo("The sources agree." if found.sources.agree else "The sources do not agree.")
+    click.echo()
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}%" if abs(share) >= 0.1 else f"{100 * share:.2g}%"
+
+
+def _on_scale(scale: Scale) -> str:
+    from sluice.interference.assess import HEAVY_SHARES
+
+    *most, last = map(_percent, HEAVY_SHARES)
+    bounds = [_percent(one) for one in (scale.at_least, scale.below) if one is not None]
+    where = " and ".join(bounds)
+    if scale.at_least is None:
+        where = f"below {where}"
+    elif scale.below is None:
+        where = f"above {where}"
+    else:
+        where = f"between {where}"
+    return f"On the scale of replays, with heavy shares of {', '.join(most)} and {last}: {where}."
+
+
+def _source_rows(sources: Sources) -> list[tuple[str, ...]]:
+    law = sources.law
+    rows = [
+        _no_data("the law", "no job matters to storage")
+        if law is None
+        else _source_row("the law", law, count_text(law.jobs, "job") + " that matter to storage")
+    ]
+    for name, compared, counted in (
+        ("servers' counts", sources.server_counts, "that the servers counted "),
+        ("quiet and busy runs", sources.run_times, ""),
+    ):
+        if compared is None:
+            rows.append(_no_data(name, f"no program {counted}ran at quiet and busy times"))
+        else:
+            runs = f"{compared.quiet} quiet runs and {compared.busy} busy ones"
+            what = f"{runs} of {count_text(compared.programs, 'program')}, each in one month"
+            rows.append(_source_row(name, compared, what))
+    return rows
+
+
+def _no_data(name: str, why: str) -> tuple[str, ...]:
+    return name, NOTHING, NOTHING, f"no data: {why}"
+
+
+def _source_row(name: str, source: ByLaw | Comparison, what: str) -> tuple[str, ...]:
+    low, high = map(_percent, source.interval)
+    return name, _percent(source.lost_share), f"{low} and {high}", what
 
 
 def _day(seconds: int | None) -> str:

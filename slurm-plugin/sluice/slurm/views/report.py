@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sluice.interference.assess import assess
+from sluice.interference.assess import assess_site
 from sluice.interference.cost import Application, grounds_of
 from sluice.interference.holdout import FALSE_ALARMS, Unit, effect
 from sluice.policies import core
@@ -352,16 +352,15 @@ def gather(
         "slowdown": story.slowdowns(choices, grounds.jobs),
         "holdout": story.holdout(choices, grounds.jobs),
         "held_out_in_vain": story.held_out_in_vain(choices),
-        "stake": _stake(grounds),
+        "stake": _stake(store, grounds),
     }
 
 
-def _stake(grounds: Grounds) -> Facts | None:
+def _stake(store: Store, grounds: Grounds) -> Facts | None:
     """Return what `sluice site assess --json` says of the same jobs; None without any."""
     if not grounds.jobs:
         return None
-    found = assess(grounds.jobs, grounds.costs(), grounds.model.struct)
-    return {**grounds.as_json(), **found.as_json()}
+    return {**grounds.as_json(), **assess_site(store, grounds).as_json()}
 
 
 def went_wrong(row: Facts, settings: Config) -> bool:
