@@ -1,6 +1,7 @@
 """`sluice why` and `sluice decisions`: the story is true, also where it is uncertain."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,6 +25,7 @@ from sluice.slurm.views import query_replies
 from sluice.slurm.views.formatting import intervals, known, with_range
 from sluice.slurm.visibility import Viewer, user_text
 
+LOGS = Path(__file__).parents[1] / "data/darshan"
 PROGRAMS = Path(__file__).parents[1] / "data/programs"
 NOW = storage_models.NOW
 BOOT = 0xAB
@@ -345,6 +347,20 @@ def test_the_owner_is_told_what_to_change(site):
         one for one in site.facts("900017")["outcome"]["advice"] if one["kind"] == "flushes"
     ]
     assert set(flushes) == {"kind", "finding", "remedy"}
+
+
+def test_the_story_of_a_job_says_what_it_read_as_what_it_wrote(site):
+    log = read_profile(LOGS / "139_pat_read_posix_64K_n4_fpp.darshan").log
+    times = {"submit": log.start, "start": log.start, "end": log.end}
+    site.add_jobs(replace(JOB, job_id=log.jobid, uid=0, **times))
+    ingested = CliRunner().invoke(
+        sluice, ["history", "ingest", log.path, "--history", str(site.history)]
+    )
+    assert ingested.exit_code == 0, ingested.output
+    story = site.run("why", str(log.jobid))
+    for line in ("read  +50 MiB", "bytes a read +64 KiB", "read from the cache +50%"):
+        assert re.search(rf"\n +{line} ", story), story
+    assert site.facts(str(log.jobid))["outcome"]["read_cached_share"] == 0.5
 
 
 # sluice decisions

@@ -1,6 +1,7 @@
 """What is learned from finished jobs, how honest it is, and what the controller gets of it."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -410,6 +411,16 @@ def test_programs_are_told_the_prediction_and_the_evidence_behind_it(trained):
     assert application.label == "ior_owc of user 0"
     assert found["runs"] == 12
     assert found["targets"] is None
+
+
+def test_what_a_program_reads_is_predicted_as_what_it_writes(trained):
+    asked = ("predict", "--job-name", "ior_mixed", "--user", "0")
+    found = json.loads(runner(trained)(*asked, "--json").stdout)
+    told = runner(trained)(*asked).stdout
+    assert found["read_bytes"] > 0
+    assert found["read_chunk_bytes"] == 1 << 20
+    assert found["read_sequential_share"] == 1
+    assert re.search(r"bytes a read +1 MiB\nread in order +100%\nread from the cache +", told)
 
 
 def test_predict_finds_the_uid_of_a_user_of_the_cluster_in_the_history(trained):

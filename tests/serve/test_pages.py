@@ -155,6 +155,13 @@ def test_the_runs_behind_a_program_are_one_click_away(ask):
     assert 'href="/jobs/101"' in ask("/programs/1")
 
 
+def test_programs_are_listed_and_sorted_by_what_they_read_too(ask):
+    assert "Read a run" in ask("/programs")
+    assert all("read_bytes" in row for row in ask("/programs.json")["programs"])
+    for order in ("read", "-read"):
+        assert len(ask(f"/programs.json?sort=programs:{order}")["programs"]) == 2
+
+
 def test_programs_are_found_by_name_and_by_pattern(ask):
     def found(query: str) -> list[str]:
         return [row["pattern"] for row in ask(f"/programs.json?{query}")["programs"]]

@@ -35,6 +35,7 @@ class Entry:
     chunk_bytes: float | None
     nprocs: float | None
     write_bytes: float | None
+    read_bytes: float | None
     io_share: float | None
 
 
@@ -66,6 +67,7 @@ def _entries(site: Site, store: Store) -> list[Entry]:
                 chunk_bytes=profile.chunk_bytes,
                 nprocs=profile.nprocs,
                 write_bytes=profile.write_bytes,
+                read_bytes=profile.read_bytes,
                 io_share=profile.io_share,
             )
         )
@@ -83,6 +85,7 @@ COLUMNS = (
     Column("chunk", "Chunk", BYTES, "chunk_bytes"),
     Column("processes", "Processes", number, "nprocs"),
     Column("written", "Written a run", BYTES, "write_bytes"),
+    Column("read", "Read a run", BYTES, "read_bytes"),
     Column("io_share", "I/O share", SHARE),
     Column("confidence", "Confidence", SHARE, "confidence_cell"),
     Column("runs", "Runs", number),
@@ -106,6 +109,7 @@ def facts_of(one: Entry) -> Facts:
         "chunk_bytes": one.chunk_bytes,
         "nprocs": one.nprocs,
         "write_bytes": one.write_bytes,
+        "read_bytes": one.read_bytes,
         "io_share": one.io_share,
     }
 

@@ -168,8 +168,8 @@ def _difference_text(found: Facts | None) -> str:
 
 
 def _side(side: Facts) -> str:
-    written = bytes_text(side["write_bytes"])
-    return f"{side['pattern']}, {written}, {share_text(side['confidence'])}: {side['action']}"
+    moved = f"{bytes_text(side['write_bytes'])} written, {bytes_text(side['read_bytes'])} read"
+    return f"{side['pattern']}, {moved}, {share_text(side['confidence'])}: {side['action']}"
 
 
 def publish(site: Site, reader: Reader, wanted: int, reason: str) -> None:

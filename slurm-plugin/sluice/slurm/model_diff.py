@@ -138,7 +138,13 @@ class _Side:
 def _is_other_prediction(before: View, after: View) -> bool:
     if (before.profile.pattern, before.klass) != (after.profile.pattern, after.klass):
         return True
-    was, becomes = before.profile.write_bytes, after.profile.write_bytes
+    return any(
+        _is_notable(getattr(before.profile, name), getattr(after.profile, name))
+        for name in ("write_bytes", "read_bytes")
+    )
+
+
+def _is_notable(was: float | None, becomes: float | None) -> bool:
     if not was or not becomes:
         return bool(was) != bool(becomes)
     return abs(math.log(becomes / was)) > NOTABLE
@@ -151,6 +157,7 @@ def _shown(record: Record) -> dict[str, Any]:
         "confidence": prediction.profile.confidence,
         "klass": prediction.klass,
         "write_bytes": prediction.profile.write_bytes,
+        "read_bytes": prediction.profile.read_bytes,
         "evidence": prediction.evidence,
         "action": record.decision.action,
         "reason": record.decision.reason,

@@ -139,7 +139,10 @@ def bundle_(file: Path, owner: int | None, applications: int, skip: int, *, as_j
             f"\nApplications {skip + 1} to {skip + len(listed)} of {bundle.application_count}"
         )
         show_table(
-            ("Known by", "Pattern", "Conf", "Runs", "Class", "Chunk", "Written", "Rate", "I/O"),
+            (
+                *("Known by", "Pattern", "Conf", "Runs", "Class"),
+                *("Chunk", "Written", "Read", "Rate", "I/O"),
+            ),
             [_application(entry, bundle) for entry in listed],
         )
 
@@ -222,6 +225,7 @@ def _application(entry: View, bundle: Bundle) -> tuple[object, ...]:
         class_of(profile, bundle.policy),
         bytes_text(profile.chunk_bytes),
         bytes_text(profile.write_bytes),
+        bytes_text(profile.read_bytes),
         rate_text(profile.rate),
         share_text(profile.io_share),
     )

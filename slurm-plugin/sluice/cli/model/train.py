@@ -138,8 +138,8 @@ def diff(version: int | None, since: int, files: Files, *, as_json: bool) -> Non
 
 
 def _predicted_and_decided(side: dict[str, Any]) -> str:
-    written = bytes_text(side["write_bytes"])
-    return f"{side['pattern']}, {written}, {side['confidence']:.2f}: {side['action']}"
+    moved = f"{bytes_text(side['write_bytes'])} written, {bytes_text(side['read_bytes'])} read"
+    return f"{side['pattern']}, {moved}, {side['confidence']:.2f}: {side['action']}"
 
 
 SHOWN = 30  # entries of the table, unless all are asked for
@@ -242,7 +242,7 @@ def _print(outcome: Renewal, *, show_all: bool) -> None:
     entries = sorted(model.table, key=lambda entry: -entry.profile.confidence)
     shown = entries if show_all else entries[:SHOWN]
     show_table(
-        ("known by", "application", "runs", "pattern", "confidence", "chunk", "written"),
+        ("known by", "application", "runs", "pattern", "confidence", "chunk", "written", "read"),
         [_row(entry) for entry in shown],
     )
     if len(shown) < len(entries):
@@ -281,6 +281,7 @@ def _row(entry: Learned) -> tuple[object, ...]:
         f"{profile.confidence:.2f}",
         bytes_text(profile.numbers.get("chunk_bytes")),
         bytes_text(profile.numbers.get("write_bytes")),
+        bytes_text(profile.numbers.get("read_bytes")),
     )
 
 

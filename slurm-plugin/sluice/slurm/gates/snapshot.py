@@ -346,7 +346,8 @@ def heaviest(rows: Iterable[Row]) -> list[Row]:
 def _weight(prediction: View) -> tuple[float, float]:
     profile = prediction.profile
     share = 1.0 if profile.io_share is None else profile.io_share
-    return (profile.rate or 0.0) * share, profile.write_bytes or 0.0
+    moved = (profile.write_bytes or 0.0) + (profile.read_bytes or 0.0)
+    return (profile.rate or 0.0) * share, moved
 
 
 def expected_end(job: QueuedJob, usual_runtime: float | None, now: int) -> int:

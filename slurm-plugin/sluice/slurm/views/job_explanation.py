@@ -175,13 +175,14 @@ def _logs(evidence: Facts) -> Iterator[Part]:
             Path((run["exe"] or NOTHING).split()[0]).name,
             run["pattern"],
             bytes_text(run["write_bytes"]),
+            bytes_text(run["read_bytes"]),
             bytes_text(run["chunk_bytes"]),
             run["nprocs"] or NOTHING,
             Path(run["log"]).name,
         )
         for run in evidence["logs"]
     ]
-    columns = ("Run", "Program", "Pattern", "Written", "Chunk", "Processes", "Darshan log")
+    columns = ("Run", "Program", "Pattern", "Written", "Read", "Chunk", "Processes", "Darshan log")
     yield Rows(columns, rows, indent=4)
     more = evidence["runs"] - len(rows)
     if more > 0:
@@ -195,6 +196,9 @@ def _profile(profile: Facts) -> str:
         ("{} processes", _whole, "nprocs"),
         ("{} written", bytes_text, "write_bytes"),
         ("{} read", bytes_text, "read_bytes"),
+        ("reads of {}", bytes_text, "read_chunk_bytes"),
+        ("{} of them in order", share_text, "read_sequential_share"),
+        ("{} from the node's cache", share_text, "read_cached_share"),
         ("{} files", _whole, "files"),
         ("{} alone", rate_text, "rate"),
         ("{} of its run time is I/O", share_text, "io_share"),
@@ -427,6 +431,9 @@ def _what_it_did(outcome: Facts | None) -> Iterator[Part]:
             ("written", "write_bytes", bytes_text),
             ("read", "read_bytes", bytes_text),
             ("chunk", "chunk_bytes", bytes_text),
+            ("bytes a read", "read_chunk_bytes", bytes_text),
+            ("read in order", "read_sequential_share", share_text),
+            ("read from the cache", "read_cached_share", share_text),
             ("rate", "rate", rate_text),
             ("burst", "burst_seconds", duration_text),
             ("I/O share", "io_share", share_text),

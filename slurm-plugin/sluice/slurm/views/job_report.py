@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from sluice.slurm.records import QueuedJob
     from sluice.slurm.visibility import Viewer
 
+OF_READS = ("read_chunk_bytes", "read_sequential_share", "read_cached_share")
+"""Numbers of a profile that nothing is compared by."""
+
 
 def replay_decision(store: Store, record: Record, config: Config) -> dict[str, Any]:
     """Decide again and compare: `equal` is None where an input is no longer there.
@@ -313,7 +316,7 @@ def _outcome(job: Job | None, record: Record | None, store: Store) -> dict[str, 
         "source": "logs" if runs else "accounting",
         "pattern": did.pattern,
         "confidence": did.confidence,
-        **{name: did.numbers.get(name) for name in SCORED},
+        **{name: did.numbers.get(name) for name in (*SCORED, *OF_READS)},
         "predicted": _alongside(predicted, did, job.end - job.start) if predicted else None,
         "advice": _advice(runs),
     }
