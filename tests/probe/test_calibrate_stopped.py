@@ -67,6 +67,29 @@ def test_probes_end_with_their_owner_even_when_it_is_killed(program, place):
     assert wait_until(lambda: not list(place.iterdir()))
 
 
+HOLDS = """
+import sys, time
+from pathlib import Path
+from sluice.interference.calibrate.protocol import Inputs, Launcher, Member
+from sluice.interference.calibrate.targets import Target
+from sluice.interference.programs import Program
+
+member = Member(Program("read", 4096, 2), Target("a", (Path(sys.argv[2]),)))
+Launcher(sys.argv[1], inputs=Inputs()).input_of(member, 0)
+print("held", flush=True)
+time.sleep(120)
+"""
+
+
+def test_files_to_read_go_with_their_owner_even_when_it_is_killed(program, place):
+    words = [sys.executable, "-c", HOLDS, program, place]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout.readline() == "held\n"
+        assert len(list(place.glob("*/read.*"))) == 2
+        owner.kill()
+    assert wait_until(lambda: not list(place.iterdir()))
+
+
 def test_a_probe_whose_owner_has_ended_already_does_not_start():
     stranger = str(os.getppid())
     done = subprocess.run([*TIE, stranger, "echo", "started"], check=False, capture_output=True)
