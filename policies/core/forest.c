@@ -3,8 +3,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "submission.h"
-
 enum {
 	LEVELS = 3,
 	INNER = (1 << LEVELS) - 1, /* nodes of a block */
@@ -40,7 +38,7 @@ sluice_tree_check (const struct sluice_node *nodes, uint32_t count,
 			return sluice_fail (err, "node %u has no finite threshold",
 					    (unsigned int)i);
 		if (node->feature != SLUICE_LEAF_NODE) {
-			if (node->feature >= sluice_feature_count ())
+			if (node->feature >= SLUICE_MAX_FEATURES)
 				return sluice_fail (err, "node %u asks for feature %u",
 						    (unsigned int)i,
 						    (unsigned int)node->feature);

@@ -1,8 +1,7 @@
 /*
- * Decision trees: how a bundle keeps them, and how they lie in memory for the
- * walk. A job that no application resembles is predicted by all of them, with
- * caches that slurmctld has just used for something else: what such a call
- * costs is the number of cache lines it reads, and how many misses overlap.
+ * Decision trees of the pattern classifier: how they are packed, and how they lie in
+ * memory for the walk. What an evaluation costs is the number of cache lines it reads, and
+ * how many misses overlap.
  */
 #ifndef SLUICE_FOREST_H
 #define SLUICE_FOREST_H
@@ -10,6 +9,7 @@
 #include "base.h"
 
 enum {
+	SLUICE_MAX_FEATURES = 255, /* a block numbers them in a byte */
 	SLUICE_MAX_TREES = 512,
 	SLUICE_MAX_LEAVES = 256,		      /* a tree */
 	SLUICE_MAX_NODES = 2 * SLUICE_MAX_LEAVES - 1, /* a tree */
@@ -17,7 +17,7 @@ enum {
 };
 
 /*
- * A node in the file: eight bytes, parents before children, the left child
+ * A node: eight bytes, parents before children, the left child
  * right behind its parent. scikit-learn goes left when (double) x <= threshold;
  * for a float x that is exactly x <= the largest float not above the threshold,
  * so a float is kept. A leaf has feature SLUICE_LEAF_NODE and keeps in `right`

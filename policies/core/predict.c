@@ -3,176 +3,96 @@
 #include <math.h>
 #include <string.h>
 
-#include "interference.h"
-
-/* The forest says nothing of its own spread; a factor of two in the weight is
- * what jobs that merely resemble each other differ by. */
-static const double forest_log_sd = 0.6931471805599453; /* ln 2 */
-
-/* Set field number `field` from its logarithm, within the field's range. */
-static void
-set_number (struct sluice_profile *profile, uint32_t field, double log2_value)
-{
-	const char *unit = sluice_profile_field_unit (field);
-	double value = exp2 (log2_value) - 1.0;
-	if (unit[0] == '0' && value > 1.0)
-		value = 1.0;
-	if (unit[0] == '0' && unit[1] == '/') /* "0/1" */
-		value = value >= 0.5 ? 1.0 : 0.0;
-	*sluice_profile_field (profile, field) = value;
-}
-
-/* Profile by the forests; 0 when the bundle has none for patterns. */
-static int
-profile_by_forest (const struct sluice_bundle *bundle,
-		   const struct sluice_submission *submission, struct sluice_profile *out)
-{
-	float features[SLUICE_MAX_FEATURES];
-	double values[SLUICE_MAX_OUTPUTS];
-	const struct sluice_forest *patterns = sluice_bundle_forest (bundle, 0);
-	const struct sluice_forest *numbers = sluice_bundle_forest (bundle, 1);
-	if (patterns->tree_count == 0)
-		return 0;
-	sluice_submission_features (submission, features);
-	sluice_profile_init (out);
-
-	/* A calibrated forest leaves a part of the shares to what it cannot know. */
-	uint32_t n = sluice_forest_evaluate (bundle, 0, features, values);
-	double unknown = 1.0;
-	out->share[SLUICE_PATTERN_UNKNOWN] = 0.0f;
-	for (uint32_t i = 0; i < n; i++) {
-		unknown -= values[i];
-		out->share[patterns->meaning[i]] = (float)values[i];
-		if (values[i] > out->confidence) {
-			out->confidence = values[i];
-			out->pattern = patterns->meaning[i];
-		}
-	}
-	out->share[SLUICE_PATTERN_UNKNOWN] += (float)fmax (0.0, unknown);
-	n = sluice_forest_evaluate (bundle, 1, features, values);
-	for (uint32_t i = 0; i < n; i++)
-		set_number (out, numbers->meaning[i], values[i]);
-	out->log_sd = forest_log_sd;
-	return 1;
-}
-
 /* The most certain that was found so far, by the user's own runs or by those of others. */
 struct finding {
-	uint32_t evidence;			/* NONE: nothing */
-	const struct sluice_application *entry; /* NULL: the forest's */
-	const struct sluice_profile *profile;	/* of the entry, for its own size */
+	const struct sluice_application *entry; /* NULL: nothing */
 	double confidence;
-	double agreement; /* of the entry */
-	uint32_t runs;	  /* behind the entry with most of them */
+	uint32_t runs; /* behind the entry with most of them */
 };
 
-static void
-take (const struct sluice_application *entry, const struct sluice_profile *profile,
-      struct finding *finding)
+static const struct sluice_application *
+entry_of (const struct sluice_bundle *bundle, uint64_t key)
 {
-	finding->evidence = entry ? entry->evidence : SLUICE_EVIDENCE_FOREST;
-	finding->entry = entry;
-	finding->profile = profile;
-	finding->confidence = profile->confidence;
-	finding->agreement = entry ? (double)entry->agreement : 0.0;
+	return key ? sluice_bundle_find (bundle, key) : NULL;
 }
 
-/* The more certain of the two, what came first where they are equal. */
+/*
+ * The runs that are most like this one tell what it does: those with the very same
+ * arguments, where these tell runs apart, and those of the very same size. If that is the
+ * pattern of all runs, these tell how sure it is.
+ */
 static void
-prefer (const struct sluice_application *entry, const struct sluice_profile *profile,
-	struct finding *finding)
+find_own (const struct sluice_bundle *bundle, const struct sluice_submission *submission,
+	  uint32_t evidence, struct finding *out)
 {
-	if (finding->evidence == SLUICE_EVIDENCE_NONE
-	    || profile->confidence > finding->confidence)
-		take (entry, profile, finding);
-}
+	uint64_t key = sluice_application_key (submission, evidence);
+	uint64_t words
+	    = sluice_application_key (submission, SLUICE_EVIDENCE_USER_ARGUMENTS);
+	double size = sluice_submission_size (submission);
+	const uint64_t alike[] = { sluice_application_size_key (words, size), words,
+				   sluice_application_size_key (key, size) };
+	const struct sluice_application *all = entry_of (bundle, key);
 
-static void
-prefer_entry (const struct sluice_bundle *bundle, uint64_t key, struct finding *finding)
-{
-	const struct sluice_application *a = key ? sluice_bundle_find (bundle, key) : NULL;
-	if (!a)
+	memset (out, 0, sizeof *out);
+	if (!all)
 		return;
-	prefer (a, &a->profile, finding);
-	if (a->profile.runs > finding->runs)
-		finding->runs = a->profile.runs;
+	out->entry = all;
+	for (size_t i = sizeof alike / sizeof alike[0]; i-- > 0;) {
+		const struct sluice_application *a = entry_of (bundle, alike[i]);
+		out->entry = a ? a : out->entry;
+	}
+	out->runs = all->profile.runs;
+	out->confidence = out->entry->profile.confidence;
+	if (out->entry->profile.pattern == all->profile.pattern)
+		out->confidence = fmax (out->confidence, all->profile.confidence);
 }
 
 static int
 is_sure_enough (const struct finding *finding, const struct sluice_policy *policy)
 {
-	return finding->evidence != SLUICE_EVIDENCE_NONE
-	       && finding->confidence >= policy->min_confidence;
+	return finding->entry && finding->confidence >= policy->min_confidence;
 }
 
-/* Ask kinds of evidence in turn, each for this size first, until one is sure enough.
- * by_forest: where the forest's profile is to be kept. */
+/* The user's runs of the script, or of the name where these are more certain. */
 static void
-ask (const struct sluice_bundle *bundle, const struct sluice_submission *submission,
-     const uint32_t *kinds, unsigned int count, struct sluice_profile *by_forest,
-     struct finding *finding)
+ask_own (const struct sluice_bundle *bundle, const struct sluice_submission *submission,
+	 struct finding *own)
 {
-	const struct sluice_policy *policy = sluice_bundle_policy (bundle);
-	double size = sluice_submission_size (submission);
-
-	memset (finding, 0, sizeof *finding);
-	for (unsigned int i = 0; i < count; i++) {
-		uint64_t key = sluice_application_key (submission, kinds[i]);
-		if (kinds[i] == SLUICE_EVIDENCE_FOREST
-		    && profile_by_forest (bundle, submission, by_forest))
-			prefer (NULL, by_forest, finding);
-		prefer_entry (bundle, sluice_application_size_key (key, size), finding);
-		if (is_sure_enough (finding, policy))
-			return;
-		prefer_entry (bundle, key, finding);
-		if (is_sure_enough (finding, policy))
-			return;
-	}
-}
-
-/*
- * Where runs with the very same arguments do other things than those with others, they
- * tell what is done. If that is the pattern of all runs, these tell how sure it is.
- */
-static void
-ask_for_arguments (const struct sluice_bundle *bundle,
-		   const struct sluice_submission *submission, struct finding *own)
-{
-	uint64_t key = sluice_application_key (submission, SLUICE_EVIDENCE_USER_ARGUMENTS);
-	const struct sluice_application *a = key ? sluice_bundle_find (bundle, key) : NULL;
-	if (!a || own->evidence == SLUICE_EVIDENCE_NONE)
+	struct finding by_name;
+	find_own (bundle, submission, SLUICE_EVIDENCE_USER_SCRIPT, own);
+	if (is_sure_enough (own, sluice_bundle_policy (bundle)))
 		return;
-	double of_all = a->profile.pattern == own->profile->pattern ? own->confidence : 0.0;
-	take (a, &a->profile, own);
-	own->confidence = fmax (own->confidence, of_all);
+	find_own (bundle, submission, SLUICE_EVIDENCE_USER_NAME, &by_name);
+	uint32_t runs = own->runs > by_name.runs ? own->runs : by_name.runs;
+	if (!own->entry || by_name.confidence > own->confidence)
+		*own = by_name;
+	own->runs = runs;
 }
 
 /* What was found, for the size and the arguments of this submission. */
 static void
-predict_by (const struct finding *finding, const struct sluice_submission *submission,
+predict_by (const struct sluice_bundle *bundle, const struct finding *finding,
+	    const struct sluice_submission *submission, int64_t now,
 	    struct sluice_prediction *out)
 {
 	memset (out, 0, sizeof *out);
-	out->evidence = finding->evidence;
-	if (finding->entry) {
-		out->application = finding->entry->id;
-		sluice_application_profile (finding->entry, submission, &out->profile);
-		out->profile.confidence = finding->confidence;
-	} else if (finding->profile)
-		out->profile = *finding->profile;
-	else
-		sluice_profile_init (&out->profile);
+	sluice_profile_init (&out->profile);
+	if (!finding->entry)
+		return;
+	out->evidence = finding->entry->evidence;
+	out->application = finding->entry->id;
+	sluice_application_profile (bundle, finding->entry, submission, now, &out->profile);
+	out->profile.confidence = finding->confidence;
 }
 
 /* What others do makes a prediction of the user's own runs more certain as far as these
  * agree with it and with each other. */
 static void
-confirm (const struct finding *own, const struct finding *others,
+confirm (const struct finding *own, const struct sluice_application *others,
 	 struct sluice_prediction *out)
 {
-	double confidence = others->confidence * own->agreement;
-	if (others->evidence == SLUICE_EVIDENCE_NONE
-	    || others->profile->pattern != out->profile.pattern
+	double confidence = others->profile.confidence * (double)own->entry->agreement;
+	if (others->profile.pattern != out->profile.pattern
 	    || confidence <= out->profile.confidence)
 		return;
 	out->profile.confidence = confidence;
@@ -225,24 +145,20 @@ sluice_predict (const struct sluice_bundle *bundle,
 		const struct sluice_submission *submission, int64_t now,
 		struct sluice_prediction *out)
 {
-	static const uint32_t of_user[]
-	    = { SLUICE_EVIDENCE_USER_SCRIPT, SLUICE_EVIDENCE_USER_NAME };
-	static const uint32_t of_others[]
-	    = { SLUICE_EVIDENCE_NAME, SLUICE_EVIDENCE_FOREST, SLUICE_EVIDENCE_ACCOUNT,
-		SLUICE_EVIDENCE_SITE };
-	struct sluice_profile by_forest;
-	struct finding own, others;
+	struct finding own, others = { 0 };
 
-	ask (bundle, submission, of_user, 2, NULL, &own);
-	ask_for_arguments (bundle, submission, &own);
-	predict_by (&own, submission, out);
+	ask_own (bundle, submission, &own);
+	predict_by (bundle, &own, submission, now, out);
 	if (!is_sure_enough (&own, sluice_bundle_policy (bundle))
 	    && own.runs < SLUICE_ENOUGH_RUNS) {
-		ask (bundle, submission, of_others, 4, &by_forest, &others);
-		if (own.evidence == SLUICE_EVIDENCE_NONE)
-			predict_by (&others, submission, out);
-		else
-			confirm (&own, &others, out);
+		others.entry = entry_of (
+		    bundle, sluice_application_key (submission, SLUICE_EVIDENCE_NAME));
+		if (others.entry)
+			others.confidence = others.entry->profile.confidence;
+		if (!own.entry)
+			predict_by (bundle, &others, submission, now, out);
+		else if (others.entry)
+			confirm (&own, others.entry, out);
 	}
 	doubt (&own, out);
 	obey_review (bundle, submission, now, out);
@@ -257,6 +173,7 @@ sluice_prediction_counts (const struct sluice_prediction *prediction)
 	       || prediction->evidence == SLUICE_EVIDENCE_USER_NAME
 	       || prediction->evidence == SLUICE_EVIDENCE_CONFIRMED
 	       || prediction->evidence == SLUICE_EVIDENCE_USER_ARGUMENTS
+	       || prediction->evidence == SLUICE_EVIDENCE_USER_SIZE
 	       || prediction->evidence == SLUICE_EVIDENCE_REVIEW;
 }
 

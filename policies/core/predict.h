@@ -1,13 +1,12 @@
 /*
  * What is known at submission time -> the job's profile.
  *
- * From the specific to the general: this user's runs of this script, this
- * user's runs of this name, any user's runs of this name, the forest, the
- * account, the site; of each, first the runs of about this size, then those of
- * all sizes, scaled. The first that reaches min_confidence is taken; if none
- * does, the most certain one is reported, and the decision abstains. What many
- * runs of the user's own leave open is not settled by those of others. Where a user's
- * runs do other things with other arguments, those with the arguments at hand are asked.
+ * By this user's runs of this script; where they are not certain enough, of this name;
+ * where there are few, by any user's runs of this name. What is known of the user's own
+ * runs is told by those most like this one: with the same arguments, where runs do other
+ * things with others, and of the same size; else of all sizes, scaled. Below min_confidence
+ * the decision abstains. What many runs of the user's own leave open is not settled by
+ * those of others.
  *
  * Anybody may use any name, so runs of others never say what a job does. They can
  * make it more certain that it does what the user's own runs did, as far as those

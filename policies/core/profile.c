@@ -54,7 +54,7 @@ sluice_profile_init (struct sluice_profile *profile)
 }
 
 const double sluice_profile_largest = 1e30;
-static const double widest_spread = 64.0; /* no two quantities differ by more than e^64 */
+const float sluice_widest_spread = 64.0f;
 
 static int
 check_field (const char *name, const char *unit, double value, struct sluice_error *err)
@@ -74,10 +74,11 @@ check_spreads (const struct sluice_profile *profile, struct sluice_error *err)
 {
 	for (unsigned int i = 0; i < SLUICE_PROFILE_FIELD_COUNT; i++) {
 		double spread = (double)profile->spread[i];
-		if (spread != SLUICE_UNKNOWN && !(spread >= 0.0 && spread <= widest_spread))
+		if (spread != SLUICE_UNKNOWN
+		    && !(spread >= 0.0 && spread <= sluice_widest_spread))
 			return sluice_fail (err,
 					    "profile field %s has spread %g, outside 0..%g",
-					    names[i], spread, widest_spread);
+					    names[i], spread, sluice_widest_spread);
 	}
 	return 0;
 }

@@ -9,7 +9,7 @@
 
 #include "tokens.h"
 
-enum { SLUICE_RECORD_VERSION = 5 };
+enum { SLUICE_RECORD_VERSION = 6 };
 
 struct sluice_record {
 	uint32_t version;	    /* SLUICE_RECORD_VERSION */

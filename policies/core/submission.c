@@ -133,27 +133,22 @@ read_number (const char *p, const char *end, double *out)
 	return p;
 }
 
-/* Take the numbers of a word, and its bucket by what is left. */
+/* Take the numbers of a word. */
 static void
 look_at (struct word word, unsigned int *found, struct sluice_arguments *out)
 {
-	char rest[MAX_WORD_BYTES];
-	size_t n = 0;
 	const char *end
 	    = word.start + (word.length < MAX_WORD_BYTES ? word.length : MAX_WORD_BYTES);
 	for (const char *p = word.start; p < end;) {
 		if (!is_digit (*p)) {
-			rest[n++] = *p++;
+			p++;
 			continue;
 		}
 		double number;
 		p = read_number (p, end, &number);
-		rest[n++] = '#';
 		if (*found < SLUICE_MAX_NUMBERS)
 			out->numbers[(*found)++] = number;
 	}
-	out->words |= 1u << sluice_hash_bytes (rest, n, 0) % SLUICE_WORD_BUCKETS;
-	out->count++;
 }
 
 void
@@ -169,8 +164,9 @@ sluice_arguments_of (const char *line, size_t size, struct sluice_arguments *out
 	out->hash = sluice_hash_bytes (first.start, (size_t)(end - first.start), 1);
 	if (out->hash == 0)
 		out->hash = 1;
-	for (struct word word = first; word.length > 0 && out->count < MAX_WORDS;
-	     word = next_word (behind (word), end))
+	unsigned int words = 0;
+	for (struct word word = first; word.length > 0 && words < MAX_WORDS;
+	     word = next_word (behind (word), end), words++)
 		look_at (word, &numbers, out);
 }
 
@@ -179,8 +175,6 @@ enum {
 	SCRIPT_WINDOW = 1024, /* looked through at a time */
 	HASH_LANES = 4,
 	HASH_BLOCK = HASH_LANES * sizeof (uint64_t),
-	NAME_BUCKETS = 32,
-	HASH_BITS = 8,
 };
 
 static size_t
@@ -424,103 +418,8 @@ sluice_application_key (const struct sluice_submission *submission, uint32_t evi
 		key = sluice_hash_bytes (&submission->arguments.hash,
 					 sizeof submission->arguments.hash, key);
 		break;
-	case SLUICE_EVIDENCE_ACCOUNT:
-		if (!submission->account[0])
-			return 0;
-		key = sluice_hash_text (submission->account, evidence);
-		break;
-	case SLUICE_EVIDENCE_SITE:
-		key = sluice_hash_text ("", evidence);
-		break;
 	default:
 		return 0;
 	}
 	return key ? key : 1; /* 0 means: no key */
-}
-
-enum feature {
-#define SLUICE_FEATURE(name) FEATURE_##name,
-#include "features.def"
-	FEATURE_COUNT
-};
-
-_Static_assert((int)FEATURE_COUNT <= SLUICE_MAX_FEATURES, "raise SLUICE_MAX_FEATURES");
-
-static const char *const feature_names[] = {
-#define SLUICE_FEATURE(name) #name,
-#include "features.def"
-};
-
-unsigned int
-sluice_feature_count (void)
-{
-	return FEATURE_COUNT;
-}
-
-const char *
-sluice_feature_name (unsigned int i)
-{
-	return i < FEATURE_COUNT ? feature_names[i] : NULL;
-}
-
-uint64_t
-sluice_feature_hash (void)
-{
-	uint64_t hash = 0;
-	for (unsigned int i = 0; i < FEATURE_COUNT; i++)
-		hash = sluice_hash_text (feature_names[i], hash);
-	return hash;
-}
-
-static float
-magnitude (double n)
-{
-	return (float)log2 (1.0 + n);
-}
-
-/* Trigrams of ^stem$, so that a name of one letter has one too. */
-static void
-count_trigrams (const char *stem, float *buckets)
-{
-	char text[SLUICE_NAME_SIZE + 2] = "^";
-	size_t n = strlen (stem);
-	memcpy (text + 1, stem, n);
-	text[n + 1] = '$';
-	for (size_t i = 0; i < n; i++)
-		buckets[sluice_hash_bytes (text + i, 3, 0) % NAME_BUCKETS] += 1.0f;
-}
-
-static void
-spread_bits (uint64_t hash, float *out)
-{
-	for (int bit = 0; bit < HASH_BITS; bit++)
-		out[bit] = (float)(hash >> bit & 1);
-}
-
-void
-sluice_submission_features (const struct sluice_submission *submission, float *out)
-{
-	const struct sluice_submission *s = submission;
-	char stem[SLUICE_NAME_SIZE];
-
-	memset (out, 0, FEATURE_COUNT * sizeof *out);
-	sluice_name_stem (s->name, stem);
-	out[FEATURE_log2_nodes] = magnitude (s->nodes);
-	out[FEATURE_log2_tasks] = magnitude (s->tasks);
-	if (s->nodes > 0)
-		out[FEATURE_log2_tasks_per_node] = magnitude ((double)s->tasks / s->nodes);
-	out[FEATURE_log2_cpus_per_task] = magnitude (s->cpus_per_task);
-	out[FEATURE_log2_time_limit] = magnitude (s->time_limit);
-	out[FEATURE_log2_memory] = magnitude ((double)s->memory_mib);
-	out[FEATURE_log2_array_tasks] = magnitude (s->array_tasks);
-	out[FEATURE_has_script] = s->script_signature ? 1.0f : 0.0f;
-	out[FEATURE_name_length] = (float)strlen (stem);
-	count_trigrams (stem, out + FEATURE_name_a_0);
-	if (s->account[0])
-		spread_bits (sluice_hash_text (s->account, 0), out + FEATURE_account_0);
-	spread_bits (sluice_hash_bytes (&s->uid, sizeof s->uid, 0), out + FEATURE_user_0);
-	out[FEATURE_arguments] = (float)s->arguments.count;
-	for (int i = 0; i < SLUICE_MAX_NUMBERS; i++)
-		out[FEATURE_log2_number_1 + i] = magnitude (s->arguments.numbers[i]);
-	spread_bits (s->arguments.words, out + FEATURE_word_0);
 }

@@ -1,6 +1,6 @@
 /*
- * What is known of a job at the moment it is submitted, and the features that
- * the submit-time forest sees. Training and serving call the same functions.
+ * What is known of a job at the moment it is submitted. Training and serving call the same
+ * functions.
  */
 #ifndef SLUICE_SUBMISSION_H
 #define SLUICE_SUBMISSION_H
@@ -14,17 +14,12 @@
  * They often say how much a job writes. Options of sbatch, srun and salloc are none.
  */
 
-enum {
-	SLUICE_MAX_NUMBERS = 3,
-	SLUICE_WORD_BUCKETS = 8, /* bits of sluice_arguments.words */
-};
+enum { SLUICE_MAX_NUMBERS = 3 };
 
 struct sluice_arguments {
 	uint64_t hash; /* of all of them, also of none; 0: the line is not known */
 	/* The first ones, of `16M` 16777216; 0: there is none. */
 	double numbers[SLUICE_MAX_NUMBERS];
-	uint32_t words; /* bit i: a word, its numbers aside, falls into bucket i */
-	uint32_t count; /* words, as far as they are looked at */
 };
 
 /* Larger numbers count as this one. */
@@ -106,16 +101,8 @@ uint64_t sluice_script_signature (const char *script, size_t size);
 void sluice_name_stem (const char *name, char *out);
 
 /* Key of an application table entry; 0 when the submission lacks a part of it.
- * evidence is one of USER_SCRIPT, USER_NAME, NAME, ACCOUNT, SITE, USER_ARGUMENTS. */
+ * evidence is one of USER_SCRIPT, USER_NAME, NAME, USER_ARGUMENTS. */
 uint64_t sluice_application_key (const struct sluice_submission *submission,
 				 uint32_t evidence);
-
-enum { SLUICE_MAX_FEATURES = 80 };
-
-/* The features: features.def names them once. */
-unsigned int sluice_feature_count (void);
-const char *sluice_feature_name (unsigned int i);
-uint64_t sluice_feature_hash (void); /* of the names in order */
-void sluice_submission_features (const struct sluice_submission *submission, float *out);
 
 #endif

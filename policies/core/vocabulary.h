@@ -141,12 +141,10 @@
 	X (USER_SCRIPT, "user_script", "earlier runs of this script by this user")         \
 	X (USER_NAME, "user_name", "earlier runs of this job name by this user")           \
 	X (NAME, "name", "earlier runs of this job name by others")                        \
-	X (FOREST, "forest", "jobs of similar size, name, user and account")               \
-	X (ACCOUNT, "account", "earlier runs of this account")                             \
-	X (SITE, "site", "earlier runs of all applications here")                          \
 	X (CONFIRMED, "confirmed", "earlier runs by this user, and others' agree")         \
 	X (USER_ARGUMENTS, "user_arguments",                                               \
 	   "earlier runs with these arguments by this user")                               \
+	X (USER_SIZE, "user_size", "earlier runs of this very size by this user")          \
 	X (REVIEW, "review", "a review says how to treat it")                              \
 	X (IGNORED, "ignored", "earlier runs, which a review says do not count")           \
 	X (UNCONFIRMED, "unconfirmed",                                                     \

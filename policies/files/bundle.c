@@ -12,6 +12,18 @@ _Static_assert(SLUICE_PROFILE_FIELD_COUNT % 2 == 0,
 static const double octaves_beyond = 2.0; /* a factor: one octave */
 static const double steepest = 4.0;	  /* no quantity grows faster than size^4 */
 
+struct sluice_bundle {
+	struct sluice_loaded loaded;
+	const struct sluice_policy *policy;
+	const struct sluice_interference *interference;
+	const struct sluice_application *applications;
+	const uint32_t *index;
+	const char *text;
+	const struct sluice_review *reviews;
+	const struct sluice_ageing *ageing;
+	uint64_t application_count, index_size, text_size, review_count;
+};
+
 static int
 is_size (double size)
 {
@@ -29,9 +41,9 @@ may_scale (unsigned int field)
 static int
 is_kept (uint32_t evidence)
 {
-	return (evidence > SLUICE_EVIDENCE_NONE && evidence <= SLUICE_EVIDENCE_SITE
-		&& evidence != SLUICE_EVIDENCE_FOREST)
-	       || evidence == SLUICE_EVIDENCE_USER_ARGUMENTS;
+	return (evidence > SLUICE_EVIDENCE_NONE && evidence <= SLUICE_EVIDENCE_NAME)
+	       || evidence == SLUICE_EVIDENCE_USER_ARGUMENTS
+	       || evidence == SLUICE_EVIDENCE_USER_SIZE;
 }
 
 static int
@@ -78,6 +90,8 @@ check_numbers (const struct sluice_application *a, struct sluice_error *err)
 	if (!(a->agreement >= 0.0f && a->agreement <= 1.0f))
 		return sluice_fail (err, "is borne out by %g of its runs",
 				    (double)a->agreement);
+	if (a->newest < 0)
+		return sluice_fail (err, "ended before 1970");
 	if (a->is_confirmed > 1)
 		return sluice_fail (err, "is confirmed %u times",
 				    (unsigned int)a->is_confirmed);
@@ -101,12 +115,32 @@ follow (struct sluice_profile *profile, const float *exponents, double from, dou
 	}
 }
 
+const int64_t sluice_ages[SLUICE_AGES - 1]
+    = { 600, 3600, 6 * 3600, 86400, 3 * 86400, 7 * 86400, 28 * 86400 };
+
+/* Widen spreads by how long the newest run is past. */
+static void
+age (struct sluice_profile *profile, const struct sluice_ageing *ageing, int64_t seconds)
+{
+	unsigned int i = 0;
+	while (i < SLUICE_AGES - 1 && seconds > sluice_ages[i])
+		i++;
+	for (unsigned int k = 0; k < SLUICE_PROFILE_FIELD_COUNT; k++)
+		if (profile->spread[k] > 0.0f)
+			profile->spread[k]
+			    = fminf (profile->spread[k] * ageing->widening[i][k],
+				     sluice_widest_spread);
+}
+
 void
-sluice_application_profile (const struct sluice_application *a,
-			    const struct sluice_submission *submission,
+sluice_application_profile (const struct sluice_bundle *bundle,
+			    const struct sluice_application *a,
+			    const struct sluice_submission *submission, int64_t now,
 			    struct sluice_profile *out)
 {
 	*out = a->profile;
+	if (now > 0 && a->newest > 0)
+		age (out, bundle->ageing, now - a->newest);
 	follow (out, a->exponent, a->size, a->smallest, a->largest,
 		sluice_submission_size (submission));
 	if (a->argument_place > 0)
@@ -125,35 +159,14 @@ sluice_application_size_key (uint64_t key, double size)
 {
 	if (key == 0 || size <= 0.0)
 		return 0;
-	int32_t octave = (int32_t)lround (log2 (size));
-	uint64_t sized = sluice_hash_bytes (&octave, sizeof octave, key);
+	uint64_t sized = sluice_hash_bytes (&size, sizeof size, key);
 	return sized ? sized : 1; /* 0 means: no key */
 }
-
-enum { PATTERN_FOREST, NUMBER_FOREST, FORESTS };
-
-struct sluice_bundle {
-	struct sluice_loaded loaded;
-	const struct sluice_policy *policy;
-	const struct sluice_interference *interference;
-	const struct sluice_forest *forests;
-	const uint32_t *roots;
-	const struct sluice_node *nodes;
-	const double *leaves;
-	const struct sluice_application *applications;
-	const uint32_t *index;
-	const char *text;
-	const struct sluice_review *reviews;
-	uint64_t tree_count, node_count, leaf_count;
-	uint64_t application_count, index_size, text_size, review_count;
-	struct sluice_block *blocks; /* of all trees */
-	struct sluice_tree trees[SLUICE_MAX_TREES];
-};
 
 static int
 find_sections (struct sluice_bundle *b, struct sluice_error *err)
 {
-	uint64_t one, two;
+	uint64_t one;
 #define FIND(member, ID, max, count)                                                       \
 	(b->member = sluice_container_section (b->loaded.bytes, SLUICE_SECTION_##ID,       \
 					       sizeof *b->member, max, count, err))
@@ -161,128 +174,16 @@ find_sections (struct sluice_bundle *b, struct sluice_error *err)
 	    || !FIND (interference, INTERFERENCE, 1, &one) || one != 1)
 		return sluice_fail (err,
 				    "one policy and one interference model are needed");
-	if (!FIND (forests, FOREST, FORESTS, &two) || two != FORESTS)
-		return sluice_fail (err, "two forests are needed");
-	if (!FIND (roots, TREE, SLUICE_MAX_TREES, &b->tree_count)
-	    || !FIND (nodes, NODE, SLUICE_MAX_TREES * SLUICE_MAX_NODES, &b->node_count)
-	    || !FIND (leaves, LEAF,
-		      SLUICE_MAX_TREES * SLUICE_MAX_LEAVES * SLUICE_MAX_OUTPUTS,
-		      &b->leaf_count)
-	    || !FIND (applications, APPLICATION, SLUICE_MAX_APPLICATIONS,
-		      &b->application_count)
+	if (!FIND (ageing, AGEING, 1, &one) || one != 1)
+		return sluice_fail (err, "it is not told how evidence ages");
+	if (!FIND (applications, APPLICATION, SLUICE_MAX_APPLICATIONS,
+		   &b->application_count)
 	    || !FIND (index, APPLICATION_INDEX, 4 * SLUICE_MAX_APPLICATIONS, &b->index_size)
 	    || !FIND (text, TEXT, SLUICE_MAX_TEXT, &b->text_size)
 	    || !FIND (reviews, REVIEW, SLUICE_MAX_REVIEWS, &b->review_count))
 		return -1;
 #undef FIND
 	return 0;
-}
-
-static unsigned int
-profile_field_count (void)
-{
-	unsigned int n = 0;
-	while (sluice_profile_field_name (n))
-		n++;
-	return n;
-}
-
-static int
-check_forest (const struct sluice_bundle *b, unsigned int which, uint32_t first_tree,
-	      struct sluice_error *err)
-{
-	const struct sluice_forest *f = &b->forests[which];
-	unsigned int meanings = which == PATTERN_FOREST ? (unsigned int)SLUICE_PATTERN_COUNT
-							: profile_field_count ();
-
-	if (f->reserved != 0 || f->first_tree != first_tree
-	    || f->tree_count > b->tree_count - first_tree)
-		return sluice_fail (err, "forest %u has trees that are not there", which);
-	if (f->outputs > SLUICE_MAX_OUTPUTS || (f->outputs == 0) != (f->tree_count == 0))
-		return sluice_fail (err, "forest %u has %u trees with %u outputs", which,
-				    (unsigned int)f->tree_count, (unsigned int)f->outputs);
-	for (uint32_t i = 0; i < SLUICE_MAX_OUTPUTS; i++) {
-		if (i >= f->outputs ? f->meaning[i] != 0 : f->meaning[i] >= meanings)
-			return sluice_fail (err, "output %u of forest %u means nothing",
-					    (unsigned int)i, which);
-		for (uint32_t j = 0; j < i && i < f->outputs; j++)
-			if (f->meaning[j] == f->meaning[i])
-				return sluice_fail (err, "forest %u has output %u twice",
-						    which, (unsigned int)f->meaning[i]);
-	}
-	return 0;
-}
-
-/* Probabilities that add up to no more than 1; or log2 (1 + value) of no more
- * than a 64-bit number. */
-static int
-check_leaves (const double *values, uint32_t leaves, uint32_t outputs, unsigned int which,
-	      struct sluice_error *err)
-{
-	double most = which == PATTERN_FOREST ? 1.0 : 64.0;
-	for (uint32_t leaf = 0; leaf < leaves; leaf++) {
-		double sum = 0.0;
-		for (uint32_t i = 0; i < outputs; i++, values++) {
-			if (!(*values >= 0.0 && *values <= most))
-				return sluice_fail (err, "leaf value %g is outside 0..%g",
-						    *values, most);
-			sum += *values;
-		}
-		if (which == PATTERN_FOREST && sum > 1.0 + 1e-6)
-			return sluice_fail (err,
-					    "the probabilities of leaf %u add up to %g",
-					    (unsigned int)leaf, sum);
-	}
-	return 0;
-}
-
-static int
-check_trees (struct sluice_bundle *b, struct sluice_error *err)
-{
-	struct sluice_error why;
-	uint64_t node = 0, leaf = 0;
-
-	for (uint32_t t = 0; t < b->tree_count; t++) {
-		unsigned int which = t >= b->forests[NUMBER_FOREST].first_tree;
-		uint64_t outputs = b->forests[which].outputs;
-		uint64_t end = t + 1 < b->tree_count ? b->roots[t + 1] : b->node_count;
-		if (b->roots[t] != node || end <= node || end > b->node_count
-		    || end - node > SLUICE_MAX_NODES)
-			return sluice_fail (err, "tree %u is out of place",
-					    (unsigned int)t);
-		int leaves
-		    = sluice_tree_check (b->nodes + node, (uint32_t)(end - node), &why);
-		if (leaves < 0)
-			return sluice_fail (err, "tree %u: %.200s", (unsigned int)t,
-					    why.text);
-		uint64_t values = (uint64_t)leaves * outputs;
-		if (values > b->leaf_count - leaf)
-			return sluice_fail (err, "tree %u has too few leaf values",
-					    (unsigned int)t);
-		if (check_leaves (b->leaves + leaf, (uint32_t)leaves, (uint32_t)outputs,
-				  which, &why)
-		    < 0)
-			return sluice_fail (err, "tree %u: %.200s", (unsigned int)t,
-					    why.text);
-		b->trees[t].leaves = b->leaves + leaf;
-		node = end;
-		leaf += values;
-	}
-	if (node != b->node_count || leaf != b->leaf_count)
-		return sluice_fail (err, "nodes or leaf values belong to no tree");
-	return 0;
-}
-
-static int
-check_forests (struct sluice_bundle *b, struct sluice_error *err)
-{
-	const struct sluice_forest *f = b->forests;
-	if (check_forest (b, PATTERN_FOREST, 0, err) < 0
-	    || check_forest (b, NUMBER_FOREST, f[PATTERN_FOREST].tree_count, err) < 0)
-		return -1;
-	if (f[PATTERN_FOREST].tree_count + f[NUMBER_FOREST].tree_count != b->tree_count)
-		return sluice_fail (err, "trees belong to no forest");
-	return check_trees (b, err);
 }
 
 static int
@@ -332,6 +233,19 @@ check_review (const struct sluice_bundle *b, uint32_t i, struct sluice_error *er
 	return 0;
 }
 
+static int
+check_ageing (const struct sluice_ageing *ageing, struct sluice_error *err)
+{
+	for (unsigned int i = 0; i < SLUICE_AGES; i++)
+		for (unsigned int k = 0; k < SLUICE_PROFILE_FIELD_COUNT; k++) {
+			float by = ageing->widening[i][k];
+			if (!(by > 0.0f && by <= sluice_widest_spread))
+				return sluice_fail (err, "evidence ages by a factor of %g",
+						    (double)by);
+		}
+	return 0;
+}
+
 /* Well-formed UTF-8 (RFC 3629) without NUL. */
 static int
 is_text (const char *text, uint64_t size)
@@ -359,34 +273,16 @@ is_text (const char *text, uint64_t size)
 	return 1;
 }
 
-/* The last step of loading: nothing fails behind it. */
-static int
-lay_out_trees (struct sluice_bundle *b, struct sluice_error *err)
-{
-	struct sluice_block *next = sluice_blocks_allocate (b->tree_count, b->node_count);
-	b->blocks = next;
-	if (!next)
-		return sluice_fail (err, "no memory");
-	for (uint32_t t = 0; t < b->tree_count; t++) {
-		b->trees[t].blocks = next;
-		next = sluice_tree_lay_out (b->nodes + b->roots[t], next);
-	}
-	return 0;
-}
-
 static int
 check_content (void *object, struct sluice_error *err)
 {
 	struct sluice_bundle *b = object;
-	if (b->loaded.header->feature_hash != sluice_feature_hash ())
-		return sluice_fail (err, "made for another list of features; run "
-					 "`sluice model publish` of this version");
 	if (find_sections (b, err) < 0)
 		return -1;
 	if (sluice_policy_check (b->policy, err) < 0
 	    || sluice_interference_check (b->interference, err) < 0)
 		return -1;
-	if (check_forests (b, err) < 0 || check_index (b, err) < 0)
+	if (check_ageing (b->ageing, err) < 0 || check_index (b, err) < 0)
 		return -1;
 	for (uint32_t i = 0; i < b->application_count; i++)
 		if (check_application (b, i, err) < 0)
@@ -396,7 +292,7 @@ check_content (void *object, struct sluice_error *err)
 			return -1;
 	if (!is_text (b->text, b->text_size))
 		return sluice_fail (err, "the text is not UTF-8");
-	return lay_out_trees (b, err);
+	return 0;
 }
 
 static const struct sluice_loadable type = {
@@ -432,8 +328,6 @@ sluice_bundle_load (const char *path, uint32_t owner_uid, struct sluice_bundle *
 void
 sluice_bundle_destroy (struct sluice_bundle *bundle)
 {
-	if (bundle)
-		sluice_blocks_free (bundle->blocks);
 	sluice_container_destroy (bundle);
 }
 
@@ -486,24 +380,6 @@ sluice_bundle_find (const struct sluice_bundle *bundle, uint64_t key)
 	return NULL;
 }
 
-uint32_t
-sluice_bundle_tree_count (const struct sluice_bundle *bundle)
-{
-	return (uint32_t)bundle->tree_count;
-}
-
-uint32_t
-sluice_bundle_node_count (const struct sluice_bundle *bundle)
-{
-	return (uint32_t)bundle->node_count;
-}
-
-const struct sluice_forest *
-sluice_bundle_forest (const struct sluice_bundle *bundle, uint32_t forest)
-{
-	return forest < FORESTS ? &bundle->forests[forest] : NULL;
-}
-
 const char *
 sluice_bundle_text (const struct sluice_bundle *bundle, size_t *size)
 {
@@ -528,16 +404,4 @@ sluice_bundle_review_of (const struct sluice_bundle *bundle, uint32_t rulings,
 	sluice_identity_of (submission, &identity);
 	return sluice_review_find (bundle->reviews, (uint32_t)bundle->review_count, rulings,
 				   &identity, now);
-}
-
-uint32_t
-sluice_forest_evaluate (const struct sluice_bundle *bundle, uint32_t forest,
-			const float *features, double *out)
-{
-	const struct sluice_forest *f = sluice_bundle_forest (bundle, forest);
-	if (!f || f->tree_count == 0)
-		return 0;
-	sluice_trees_mean (&bundle->trees[f->first_tree], f->tree_count, f->outputs,
-			   features, out);
-	return f->outputs;
 }

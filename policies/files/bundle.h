@@ -4,37 +4,34 @@
  *   section             elements
  *   POLICY              1 struct sluice_policy
  *   INTERFERENCE        1 struct sluice_interference
- *   FOREST              2 struct sluice_forest: pattern, then numbers
- *   TREE                uint32_t: index of each tree's root among the nodes
- *   NODE                struct sluice_node of all trees
- *   LEAF                double: value vectors of the leaves of all trees
  *   APPLICATION         struct sluice_application
  *   APPLICATION_INDEX   uint32_t: open-addressing table, a power of two at
  *                       least twice as long; 0: free, else application + 1;
  *                       probing starts at key modulo length and goes up by one
  *   TEXT                char: JSON about the training, for people
  *   REVIEW              struct sluice_review, those that count before others first
+ *   AGEING              1 struct sluice_ageing
  */
 #ifndef SLUICE_BUNDLE_H
 #define SLUICE_BUNDLE_H
 
 #include "container.h"
-#include "forest.h"
 #include "interference.h"
 #include "policy.h"
 #include "profile.h"
 #include "review.h"
 #include "submission.h"
 
+struct sluice_bundle; /* validated, in memory of its own, read-only */
+
 /*
  * What was learned about one key of the application table, and how it is
  * carried over to a job of another size.
  *
- * A size is a number of processes; see sluice_submission_size. Where the runs
- * of one application show that a number of their profile follows a power of
- * the size, value(n) = value(size) (n / size)^exponent. Where they do not
- * (other things are done at other sizes), sizes an octave wide have entries of
- * their own, found by sluice_application_size_key.
+ * A size is a number of processes; see sluice_submission_size. Each that a user asked
+ * for has an entry of its own, found by sluice_application_size_key. To others, where the
+ * runs show that a number of their profile follows a power of the size, it is carried over:
+ * value(n) = value(size) (n / size)^exponent.
  *
  * The same holds for a number among the arguments of the submit line, which may say
  * how much is written: argument_place is its place among them, from 1. What runs with
@@ -58,55 +55,50 @@ struct sluice_application {
 	double least;		 /* of the runs behind it, <= argument */
 	double greatest;	 /* >= argument */
 	float argument_exponent[SLUICE_PROFILE_FIELD_COUNT];
+	int64_t newest; /* when the newest run behind it ended; 0: it does not age */
 	struct sluice_profile profile; /* profile.confidence, profile.runs */
 };
 
-/* The profile expected at the size and the arguments of a submission; what it does not say
- * scales nothing. A power law counts up to one octave beyond what was seen. */
-void sluice_application_profile (const struct sluice_application *application,
-				 const struct sluice_submission *submission,
+/*
+ * How much less is known of the next run the longer the newest one behind an entry is past:
+ * by what spreads are multiplied, by age and field. A site's own runs show it.
+ */
+enum { SLUICE_AGES = 8 };
+extern const int64_t sluice_ages[SLUICE_AGES - 1]; /* seconds, up to which each counts */
+struct sluice_ageing {
+	float widening[SLUICE_AGES][SLUICE_PROFILE_FIELD_COUNT];
+};
+
+/* The profile expected at the size and the arguments of a submission at now (UTC seconds;
+ * 0: at once); what it does not say scales nothing. A power law counts up to one octave
+ * beyond what was seen. */
+void sluice_application_profile (const struct sluice_bundle *bundle,
+				 const struct sluice_application *application,
+				 const struct sluice_submission *submission, int64_t now,
 				 struct sluice_profile *out);
 
 /* Processes as far as the user said: tasks, else nodes, else 0. */
 double sluice_submission_size (const struct sluice_submission *submission);
 
-/* Key of the entry for sizes of this octave, for the key of all sizes; 0 when
- * there is no key or no size. */
+/* Key of the entry for this very size, for the key of all sizes; 0 when there is no key or
+ * no size. */
 uint64_t sluice_application_size_key (uint64_t key, double size);
 
 enum sluice_bundle_section {
 	SLUICE_SECTION_POLICY = 1,
 	SLUICE_SECTION_INTERFERENCE,
-	SLUICE_SECTION_FOREST,
-	SLUICE_SECTION_TREE,
-	SLUICE_SECTION_NODE,
-	SLUICE_SECTION_LEAF,
 	SLUICE_SECTION_APPLICATION,
 	SLUICE_SECTION_APPLICATION_INDEX,
 	SLUICE_SECTION_TEXT,
 	SLUICE_SECTION_REVIEW,
+	SLUICE_SECTION_AGEING,
 };
 
 enum {
-	SLUICE_MAX_OUTPUTS = 32, /* values of a leaf */
 	SLUICE_MAX_APPLICATIONS = 1 << 18,
 	SLUICE_MAX_TEXT = 1 << 20,
 	SLUICE_MAX_BUNDLE_BYTES = 128 << 20,
 };
-
-/* One forest: the mean of the leaf vectors that its trees reach. The trees of
- * the second forest follow those of the first. */
-struct sluice_forest {
-	uint32_t first_tree;
-	uint32_t tree_count; /* 0: no forest, and no outputs */
-	uint32_t outputs;    /* length of a leaf vector */
-	uint32_t reserved;
-	/* output i is this: enum sluice_pattern in the first forest, index of a
-	 * profile field (kept as log2 (1 + value)) in the second */
-	uint32_t meaning[SLUICE_MAX_OUTPUTS];
-};
-
-struct sluice_bundle; /* validated, in memory of its own, read-only */
 
 /* Validate a bundle in memory and copy it. 0, or -1 with the reason. */
 int sluice_bundle_parse (const void *bytes, size_t size, struct sluice_bundle **out,
@@ -127,11 +119,6 @@ sluice_bundle_application (const struct sluice_bundle *bundle, uint32_t i);
 /* NULL when the key is not there. */
 const struct sluice_application *sluice_bundle_find (const struct sluice_bundle *bundle,
 						     uint64_t key);
-uint32_t sluice_bundle_tree_count (const struct sluice_bundle *bundle);
-uint32_t sluice_bundle_node_count (const struct sluice_bundle *bundle);
-/* Forest 0 (patterns) or 1 (numbers); NULL for any other. */
-const struct sluice_forest *sluice_bundle_forest (const struct sluice_bundle *bundle,
-						  uint32_t forest);
 const char *sluice_bundle_text (const struct sluice_bundle *bundle, size_t *size);
 const struct sluice_review *sluice_bundle_reviews (const struct sluice_bundle *bundle,
 						   uint32_t *count);
@@ -140,11 +127,5 @@ const struct sluice_review *sluice_bundle_reviews (const struct sluice_bundle *b
 const struct sluice_review *
 sluice_bundle_review_of (const struct sluice_bundle *bundle, uint32_t rulings,
 			 const struct sluice_submission *submission, int64_t now);
-
-/* The mean leaf vector of forest 0 (patterns) or 1 (numbers) for a row of
- * sluice_feature_count() features, none of them NaN. Returns its length;
- * 0 when the bundle has no such forest. Equal to scikit-learn bit for bit. */
-uint32_t sluice_forest_evaluate (const struct sluice_bundle *bundle, uint32_t forest,
-				 const float *features, double *out);
 
 #endif

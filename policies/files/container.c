@@ -73,7 +73,8 @@ check_container (const void *bytes, size_t size, uint32_t kind, uint32_t version
 	if (header->version != version)
 		return sluice_fail (err, "format version is %u, this Sluice reads %u",
 				    (unsigned int)header->version, (unsigned int)version);
-	if (header->section_table != sizeof *header || header->reserved != 0)
+	if (header->section_table != sizeof *header || header->unused != 0
+	    || header->reserved != 0)
 		return sluice_fail (err, "header fields that are fixed differ");
 	return check_sections (header, err);
 }

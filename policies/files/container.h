@@ -10,7 +10,7 @@
 
 enum {
 	SLUICE_CONTAINER_MAX_SECTIONS = 32,
-	SLUICE_BUNDLE_VERSION = 10,
+	SLUICE_BUNDLE_VERSION = 11,
 	SLUICE_SNAPSHOT_VERSION = 6,
 };
 
@@ -27,8 +27,8 @@ struct sluice_container_header {
 	uint32_t kind; /* enum sluice_container_kind */
 	uint32_t version;
 	uint64_t file_size;
-	uint64_t feature_hash; /* sluice_feature_hash of the writer */
-	int64_t created;       /* UTC seconds */
+	uint64_t unused; /* 0 */
+	int64_t created; /* UTC seconds */
 	uint32_t section_count;
 	uint32_t section_table; /* always 64: offset of the table */
 	uint64_t reserved;	/* 0 */

@@ -13,9 +13,8 @@ a log, a profile, a job, a decision and its share of all indices. The first tent
 written through the store, as ingest does; the other nine are the same applications' runs again,
 each as much later, which SQLite copies by itself.
 
-To take few minutes it learns from fewer runs than `sluice model train`: the table, most of the
-bundle that `predict` reads, from LEARNED runs instead of the latest 50,000, the forests, whose
-size hardly depends on them, from FOREST_RUNS.
+To take few minutes it learns from fewer runs than `sluice model train`: LEARNED instead of the
+latest 50,000.
 
 What a command takes is the fastest of ROUNDS: whatever else the machine does can only add to it.
 Next to it stand median, slowest, processor time, and the same for an interpreter that does nothing.
@@ -53,9 +52,7 @@ from sluice.prediction.jobs import latest_jobs
 from sluice.prediction.score import ended_before, judge, predict_past
 from sluice.prediction.train import (
     bundle_of,
-    empty_model,
     fit_quickly,
-    fit_submit_model,
     keep,
     past_of,
 )
@@ -66,7 +63,6 @@ COPIES = 10  # of the first tenth, that one included
 YEAR = 365 * DAY
 ROUNDS = 15
 LEARNED = 30_000
-FOREST_RUNS = 3000
 WINDOWS = (75_000, 50_000, 37_500, 25_000, 15_000)
 GOAL_SECONDS = 0.2
 GOAL_BYTES = 1024
@@ -193,8 +189,7 @@ def decision(known: Situation, config: core.Config, job: Job, *, checksum: int) 
 def publish_model(history: Path, environment: dict[str, str]) -> None:
     with Store(history) as store:
         past = past_of(store, latest=LEARNED)
-        forests, _ = fit_submit_model(past.jobs[-FOREST_RUNS:])
-        model, _ = fit_quickly(past.jobs, forests, silent=past.silent)
+        model = fit_quickly(past.jobs, silent=past.silent)
         model = replace(model, metrics=model.metrics | {"jobs": len(past.jobs)})
         keep(store, model, created=int(time.time()))
     subprocess.run([SLUICE, "model", "publish"], check=True, capture_output=True, env=environment)
@@ -209,7 +204,7 @@ def show_windows(history: Path) -> None:
     earlier = ended_before(ordered, later[0].submit)
     print(f"{len(later)} of the newest {len(ordered) - WINDOWS[0]} runs are predicted", flush=True)
     for count in WINDOWS:
-        model, _ = fit_quickly(earlier[-count:], empty_model(), asked=later)
+        model = fit_quickly(earlier[-count:], asked=later)
         score = judge(predict_past(bundle_of(model), later), earlier)
         days = (later[0].submit - earlier[-count:][0].submit) / DAY
         print(
@@ -308,7 +303,7 @@ def main() -> int:
         start = time.perf_counter()
         publish_model(history, environment)
         print(
-            f"learned from {LEARNED} runs, forests from {FOREST_RUNS}, in "
+            f"learned from {LEARNED} runs in "
             f"{time.perf_counter() - start:.0f} s; the bundle has "
             f"{bundle.stat().st_size / 1e6:.1f} MB",
             flush=True,

@@ -28,7 +28,7 @@ from sacct_stand_in import write_sacct
 from sluice.history_db.store import Store
 from sluice.ingest.workers import start_from_a_clean_process
 from sluice.policies.bundle import Bundle
-from sluice.prediction.train import empty_model, fit_quickly, keep, past_of
+from sluice.prediction.train import fit_quickly, keep, past_of
 from sluice.slurm.learner import Learner, cpu_seconds
 
 RUNS, JOBS_A_POLL, POLLS = 10_000, 10, 8
@@ -47,7 +47,7 @@ def fill(history: Path, runs: int) -> None:
             store.runs.add_logs([(run.log, run.profile, b"") for run in batch])
         store.jobs.link_logs()
         past = past_of(store)
-        model, _ = fit_quickly(past.jobs[-500:], empty_model())
+        model = fit_quickly(past.jobs[-500:])
         model_id, _ = keep(store, model, created=int(time.time()))
         print(f"{runs} runs, model {model_id} of the last 500")
 

@@ -17,12 +17,12 @@ from sluice.prediction.score import Score, scores
 from sluice.prediction.train import Past
 
 
-def by_situation(runs: int, *, seed: int = 1, days: float = 7.0) -> dict[str, Score]:
+def by_situation(runs: int, *, seed: int = 1) -> dict[str, Score]:
     """Predict a made-up year of so many runs; scores by what each run is an example of."""
     made = list(enumerate(made_history(runs, seed=seed), start=1))
     jobs = finished_jobs(Run(i, run.log, run.profile, b"", run.job) for i, run in made)
     situation = {i: run.situation for i, run in made}
-    items, earlier = walk(Past(jobs, []), days=days, skip=0.3)
+    items, earlier = walk(Past(jobs, []), skip=0.3)
     return scores(items, earlier, lambda item: situation[item.job.logs[0]])
 
 

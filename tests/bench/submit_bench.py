@@ -1,8 +1,7 @@
 """Thread CPU time of job_submit in the built plugin.
 
-10,000 known applications, 200 trees of up to 256 leaves, 32 co-runners; 10,000 different
-jobs that the table knows, then 10,000 for which the forest has to run; in observe, and in
-enforce, where they take tokens as well. Last, known jobs whose bytes vary by more than a
+10,000 known applications, 32 co-runners; 10,000 different jobs that the table knows, in observe,
+and in enforce, where they take tokens as well. Last, known jobs whose bytes vary by more than a
 factor of two: each is decided on as it is, small, and large. The harness times every call
 from outside, also as slurmctld makes it: in a new thread, its caches full of other things.
 The plugin's own histogram, of one call in eight, is printed next to it. A machine may be half
@@ -36,7 +35,6 @@ class Route:
 
     name: str
     """As the plugin's own histogram calls it."""
-    is_known: bool
     median_goal: float  # us
     mode: str = "observe"
     is_vague: bool = False
@@ -44,15 +42,13 @@ class Route:
 
 
 ROUTES = (
-    Route("known", is_known=True, median_goal=5.0),
-    Route("forest", is_known=False, median_goal=30.0),
-    Route("known", is_known=True, median_goal=5.0, mode="enforce"),
-    Route("forest", is_known=False, median_goal=30.0, mode="enforce"),
-    Route("known", is_known=True, median_goal=15.0, mode="enforce", is_vague=True),
+    Route("known", median_goal=5.0),
+    Route("known", median_goal=5.0, mode="enforce"),
+    Route("known", median_goal=15.0, mode="enforce", is_vague=True),
 )
 VAGUE = {"write_bytes": 0.6}  # sd of the logarithm
 TOKENS = ("all_stream", "all_flush", "all_meta")
-# In enforce every job is to be decided on and given tokens, however unsure the forest is.
+# In enforce every job is to be decided on and given tokens.
 SETTINGS = {"observe": "", "enforce": "MinConfidence=0\n"}
 
 
@@ -72,8 +68,6 @@ class Measured:
 def bundle_for(route: Route) -> bytes:
     return made_model.bundle(
         applications=JOBS,
-        trees=200,
-        jobs=JOBS,
         settings=SETTINGS[route.mode],
         spread=VAGUE if route.is_vague else None,
     )
@@ -89,7 +83,7 @@ def measure(harness: Harness, route: Route) -> Measured:
             harness.set_total(token, 1_000_000)
         files.wait_until_loaded("bundle", "snapshot")
         for i in range(JOBS):
-            harness.submit(**made_model.job(i, known=route.is_known))
+            harness.submit(**made_model.job(i))
         calls, as_long, fixed_work = list[Timing](), list[Timing](), list[Timing]()
         steps = FIXED_STEPS
         for _ in range(ROUNDS):

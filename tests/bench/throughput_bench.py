@@ -2,10 +2,9 @@
 
 A libslurm client submits blocks of held jobs to two private clusters that differ in the
 plugin only: in pairs, in random order, so that drift and neighbours hit both alike. Two of
-five pairs are loops over one application, whose decisions are worked out once a second; in two
-each job is of another application than the one before, all of them known; in the fifth they
-are unknown, so that the forest is asked. Sluice is in advise, where it does most. The ratio is
-the median over the pairs, with a bootstrap interval.
+four pairs are loops over one application, whose decisions are worked out once a second; in two
+each job is of another application than the one before, all of them known. Sluice is in advise,
+where it does most. The ratio is the median over the pairs, with a bootstrap interval.
 """
 
 import random
@@ -27,7 +26,7 @@ from private_slurm import PrivateSlurm  # noqa: E402
 
 BUILD = REPOSITORY / "build"
 SESSIONS = 8  # with clusters of their own: slurmctld slows down as jobs pile up
-ROUNDS = 12  # of five pairs, a session
+ROUNDS = 12  # of four pairs, a session
 JOBS = 80  # a block
 GOAL = 0.97
 RESAMPLES = 10_000
@@ -35,9 +34,8 @@ APPLICATIONS = ("mesh", "solve", "coupler", "checkpoint", "restart", "analysis",
 NAMES = {
     "loop": "mesh",
     "known": ",".join(APPLICATIONS),
-    "forest": ",".join(f"unheard_{name}" for name in APPLICATIONS),
 }
-ROUND = ("loop", "loop", "known", "known", "forest")
+ROUND = ("loop", "loop", "known", "known")
 
 
 def build(place: Path) -> Path:
@@ -88,13 +86,12 @@ def measure(
 
 def show_histograms(files: PluginFiles) -> None:
     """What the plugin itself measured inside slurmctld, its caches cold."""
-    for kind in ("known", "forest"):
-        buckets = files.stats()["cpu_ns"][kind]["buckets"]
-        median, p99, p999 = (quantile(buckets, q) / 1000 for q in (0.5, 0.99, 0.999))
-        print(
-            f"  {kind} in slurmctld: median < {median:.1f} us, p99 < {p99:.1f} us, "
-            f"p99.9 < {p999:.1f} us over {sum(count for _, count in buckets)} calls"
-        )
+    buckets = files.stats()["cpu_ns"]["known"]["buckets"]
+    median, p99, p999 = (quantile(buckets, q) / 1000 for q in (0.5, 0.99, 0.999))
+    print(
+        f"  known in slurmctld: median < {median:.1f} us, p99 < {p99:.1f} us, "
+        f"p99.9 < {p999:.1f} us over {sum(count for _, count in buckets)} calls"
+    )
 
 
 def show_ratio(name: str, seconds: np.ndarray) -> float:
@@ -121,8 +118,6 @@ def main() -> int:
         files = PluginFiles(place)
         bundle = made_model.bundle(
             applications=10_000,
-            trees=200,
-            jobs=10_000,
             uid=0,
             job_names=[f"{name}1" for name in APPLICATIONS],
         )

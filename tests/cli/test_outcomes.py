@@ -94,9 +94,7 @@ def test_it_gains_confidence_again_when_predictions_come_true():
 
 
 def test_what_was_predicted_by_the_runs_of_others_says_nothing_of_a_programs_own():
-    jobs = [
-        replace(job, predicted=predicted(mib=9, evidence="forest")) for job in runs("++++++++++")
-    ]
+    jobs = [replace(job, predicted=predicted(mib=9, evidence="name")) for job in runs("++++++++++")]
     assert confidence(jobs) == confidence(runs("++++++++++"))
 
 

@@ -189,20 +189,17 @@ test_a_key_needs_all_its_parts (void)
 {
 	struct sluice_submission s = { .uid = 0 };
 	for (uint32_t e = 0; e <= SLUICE_EVIDENCE_COUNT; e++)
-		if (e != SLUICE_EVIDENCE_SITE) /* every job is one of the site's */
-			CHECK (sluice_application_key (&s, e) == 0);
+		CHECK (sluice_application_key (&s, e) == 0);
 	s.script_signature = 1;
 	sluice_copy_text (s.name, sizeof s.name, "run1");
-	sluice_copy_text (s.account, sizeof s.account, "run1");
 
 	static const uint32_t kinds[]
 	    = { SLUICE_EVIDENCE_USER_SCRIPT, SLUICE_EVIDENCE_USER_NAME,
-		SLUICE_EVIDENCE_NAME,	     SLUICE_EVIDENCE_ACCOUNT,
-		SLUICE_EVIDENCE_SITE,	     SLUICE_EVIDENCE_USER_ARGUMENTS };
-	uint64_t keys[6];
+		SLUICE_EVIDENCE_NAME, SLUICE_EVIDENCE_USER_ARGUMENTS };
+	uint64_t keys[4];
 	CHECK (sluice_application_key (&s, SLUICE_EVIDENCE_USER_ARGUMENTS) == 0);
 	sluice_arguments_of ("sbatch a 1", 10, &s.arguments);
-	for (int i = 0; i < 6; i++) {
+	for (int i = 0; i < 4; i++) {
 		keys[i] = sluice_application_key (&s, kinds[i]);
 		CHECK (keys[i] != 0);
 		for (int j = 0; j < i; j++)
@@ -213,36 +210,6 @@ test_a_key_needs_all_its_parts (void)
 	CHECK (sluice_application_key (&s, SLUICE_EVIDENCE_USER_SCRIPT) != keys[0]);
 	CHECK (sluice_application_key (&s, SLUICE_EVIDENCE_USER_NAME) != keys[1]);
 	CHECK (sluice_application_key (&s, SLUICE_EVIDENCE_NAME) == keys[2]);
-	CHECK (sluice_application_key (&s, SLUICE_EVIDENCE_ACCOUNT) == keys[3]);
-}
-
-static void
-test_features_say_nothing_of_what_is_not_given (void)
-{
-	float features[SLUICE_MAX_FEATURES];
-	struct sluice_submission s = { .uid = 0 };
-	sluice_submission_features (&s, features);
-	for (unsigned int i = 0; i < sluice_feature_count (); i++)
-		if (strncmp (sluice_feature_name (i), "user_", 5) != 0)
-			CHECK (features[i] == 0.0f);
-	CHECK (sluice_feature_name (sluice_feature_count ()) == NULL);
-
-	s.nodes = 3;
-	s.tasks = 9;
-	sluice_copy_text (s.name, sizeof s.name, "ab7");
-	sluice_submission_features (&s, features);
-	float trigrams = 0.0f;
-	for (unsigned int i = 0; i < sluice_feature_count (); i++) {
-		const char *name = sluice_feature_name (i);
-		if (strcmp (name, "log2_nodes") == 0
-		    || strcmp (name, "log2_tasks_per_node") == 0)
-			CHECK (features[i] == 2.0f);
-		if (strcmp (name, "name_length") == 0)
-			CHECK (features[i] == 3.0f);
-		if (strncmp (name, "name_", 5) == 0 && strcmp (name, "name_length") != 0)
-			trigrams += features[i];
-	}
-	CHECK (trigrams == 3.0f); /* ^ab, ab#, b#$ */
 }
 
 static void
@@ -256,7 +223,7 @@ test_words_out_of_range_have_a_name_too (void)
 	CHECK (strcmp (sluice_action_text (SLUICE_ACTION_COUNT), "?") == 0);
 	CHECK (strcmp (sluice_reason_name (SLUICE_REASON_MARGIN), "margin") == 0);
 	CHECK (strcmp (sluice_reason_text (~0u), "?") == 0);
-	CHECK (strcmp (sluice_evidence_name (SLUICE_EVIDENCE_FOREST), "forest") == 0);
+	CHECK (strcmp (sluice_evidence_name (SLUICE_EVIDENCE_USER_SIZE), "user_size") == 0);
 	CHECK (strcmp (sluice_mode_name (SLUICE_MODE_COUNT), "?") == 0);
 }
 
@@ -333,7 +300,6 @@ main (void)
 	test_a_signature_reads_no_more_than_16_kib ();
 	test_stems_forget_digits_and_case ();
 	test_a_key_needs_all_its_parts ();
-	test_features_say_nothing_of_what_is_not_given ();
 	test_words_out_of_range_have_a_name_too ();
 	test_user_names_become_uids_or_the_defaults_come_back ();
 	test_every_key_is_described_until_the_end ();

@@ -32,7 +32,7 @@ from sluice.policies.bundle_writer import pack_bundle
 from sluice.prediction.jobs import finished_jobs
 from sluice.prediction.model_update import CurrentModel
 from sluice.prediction.publication import tell_learned
-from sluice.prediction.train import Past, TrainedModel, bundle_of, fit_quickly
+from sluice.prediction.train import Past, TrainedModel, bundle_of, fit_quickly, keep
 from sluice.slurm.learner import Learner
 from sluice.slurm.records import AnotherDaemonError
 from sluice.slurm.status import LEARNER
@@ -272,8 +272,6 @@ def test_the_audit_says_why_bundles_differ(tmp_path):
             **{
                 "policy": core.default_config().policy,
                 "interference": core.default_interference(),
-                "patterns": None,
-                "numbers": None,
                 "applications": [],
                 "text": "{}",
                 "created": at,
@@ -518,8 +516,7 @@ def test_a_table_brought_up_to_date_equals_one_that_is_learned_at_once(tmp_path)
     made = list(made_history(80, seed=5))
     with Store(tmp_path / "history.db", create=True) as store:
         add(store, made[:50])
-        trained, _ = fit_quickly(as_seen(store).jobs)
-        model_id = store.models.add_model(trained.to_bytes(), trained.metrics, [], created=1)
+        model_id, trained = keep(store, fit_quickly(as_seen(store).jobs), created=1)
         current = CurrentModel(model_id, trained)
         current.take(store, as_seen(store))
         for number in range(50, 80, 10):

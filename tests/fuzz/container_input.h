@@ -25,7 +25,6 @@ repair_container (const uint8_t *data, size_t size)
 	memcpy (header, data, size);
 	memcpy (header->magic, magic, sizeof magic);
 	header->file_size = size;
-	header->feature_hash = sluice_feature_hash ();
 	header->checksum = sluice_crc64 ((const char *)header + guarded, size - guarded);
 	return header;
 }

@@ -62,7 +62,7 @@ def next_of(job: Job) -> Job:
 def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
     harness = Harness(build(), tmp_path)
     files = harness.files
-    install(files.bundle, made_model.bundle(trees=40, jobs=2000, applications=150))
+    install(files.bundle, made_model.bundle(applications=150))
     install(files.snapshot, made_model.snapshot(corunners=12))
     files.configure(Mode=request.param)
     install(files.config, files.config.read_bytes() + CONF.encode())
@@ -97,7 +97,7 @@ def test_plugin_and_replay_decide_alike_to_the_last_bit(harness: Harness) -> Non
     reasons = {record.decision.reason for record in by_plugin}
     evidence = {record.prediction.evidence for record in by_plugin}
     assert len(reasons) >= 8, reasons
-    assert {"user_name", "forest"} <= evidence
+    assert {"user_name", "none"} <= evidence
     assert any(record.prediction.hinted for record in by_plugin)
     assert files.stats()["repeated"] >= len(jobs) // 2
 

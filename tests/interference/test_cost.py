@@ -129,8 +129,6 @@ def pack(path: Path, site: SiteModel, **text: object) -> None:
         path,
         policy=POLICY,
         interference=site.interference,
-        patterns=None,
-        numbers=None,
         applications=[],
         text=json.dumps({"interference": site.for_bundle()["interference_from"]} | text),
         created=NOW,

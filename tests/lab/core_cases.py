@@ -80,7 +80,7 @@ def application(
 
 
 def bundle_bytes(*applications: BundleApplication, conf: str = "", **parts: Any) -> bytes:
-    defaults = {"interference": MODEL, "patterns": None, "numbers": None, "text": "{}"}
+    defaults = {"interference": MODEL, "text": "{}"}
     return pack_bundle(
         policy=policy(conf), applications=applications, created=NOW, **(defaults | parts)
     )

@@ -188,8 +188,6 @@ class EnforceLab(UpAndDown):
             path,
             policy=_policy(self.lesson.bandwidth),
             interference=model | {"stream_level": model["stream_level"] - shift},
-            patterns=None,
-            numbers=None,
             applications=[
                 made_model.own_application(name, os.geteuid(), i, profile)
                 for i, (name, profile) in enumerate(self._profiles().items(), start=1)

@@ -1,23 +1,18 @@
 """Valid bundles and snapshots without a history: for tests and benchmarks of the C side.
 
-The forests are fitted to made-up submissions by the module that fits the real ones, so
-their trees have the shape and depth of real ones; what they say means nothing.
+What they say means nothing.
 """
 
 import struct
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
-from sluice.patterns.classifier import Forest
-from sluice.patterns.fit import fit_classifier, fit_regressor
 from sluice.policies import core
 from sluice.policies.bundle_writer import BundleApplication, pack_bundle
 from sluice.policies.snapshot import pack_snapshot
-from sluice.prediction.train import MAX_DEPTH
 
 CREATED = 1_800_000_000  # UTC seconds, of every bundle here
 
@@ -33,23 +28,12 @@ KNOWN_JOB: dict[str, Any] = {
 }
 
 SYLLABLES = ("ga", "lo", "mi", "ter", "spec", "vor", "flow", "hy", "dro", "cfd", "rna", "q")
-PATTERN_OUTPUTS = ("none", "owc", "ws", "aw", "read", "metadata")
-NUMBER_OUTPUTS = ("chunk_bytes", "nprocs", "write_bytes", "rate", "io_share", "runtime_seconds")
-
-
-@dataclass(eq=False)
-class Trees(Forest):
-    """A fitted forest and what its outputs are."""
-
-    meaning: tuple[str, ...]
 
 
 def bundle(
     *,
     seed: int = 1,
     applications: int = 20,
-    trees: int = 4,
-    jobs: int = 200,
     uid: int = 1000,
     job_names: Sequence[str] = (KNOWN_JOB["name"],),
     settings: str = "",
@@ -59,39 +43,15 @@ def bundle(
 
     settings is text of a sluice.conf whose lanes and thresholds the bundle carries; spread
     is that of each known job's numbers, if any.
-
-    trees is the number in both forests together; jobs is the number of submissions they
-    are fitted to: 10,000 fill their 256 leaves, as deep as `sluice model train` lets them be.
     """
     rng = np.random.default_rng(seed)
-    requests = [job(i) for i in range(max(jobs, applications))]
-    submissions = [core.submission_of(request) for request in requests]
-    rows = core.features(submissions[:jobs])
-    weights = np.ones(jobs)
-    classifier, names = fit_classifier(
-        rows,
-        rng.choice(PATTERN_OUTPUTS, jobs),
-        weights=weights,
-        trees=trees // 2,
-        leaf_size=1,
-        max_depth=MAX_DEPTH,
-    )
-    regressor = fit_regressor(
-        rows,
-        rng.uniform(0, 30, (jobs, len(NUMBER_OUTPUTS))),
-        weights=weights,
-        trees=trees - trees // 2,
-        leaf_size=1,
-        max_depth=MAX_DEPTH,
-    )
+    submissions = [core.submission_of(job(i)) for i in range(applications)]
     own = [core.submission_of(KNOWN_JOB | {"uid": uid, "name": name}) for name in job_names]
-    known = [*own, *submissions[:applications]]
+    known = [*own, *submissions]
     table = {core.application_key(one, "user_name"): one for one in known}
     return pack_bundle(
         policy=core.parse_config("sluice.conf", settings.encode()).policy,
         interference=core.default_interference(),
-        patterns=meaning(classifier, names),
-        numbers=meaning(regressor, NUMBER_OUTPUTS),
         applications=[
             BundleApplication(key, "user_name", i, profile(rng) | {"spread": spread or {}})
             for i, key in enumerate(table, start=1)
@@ -133,8 +93,6 @@ def bundle_of_names(
     return pack_bundle(
         policy=core.parse_config("sluice.conf", settings.encode()).policy,
         interference=core.default_interference(),
-        patterns=None,
-        numbers=None,
         applications=[
             *(own_application(name, uid, i, one) for i, (name, one) in known for uid in USERS),
             *(_application("name", {"name": name}, i, one) for i, (name, one) in known),
@@ -157,12 +115,6 @@ def _application(
 ) -> BundleApplication:
     key = core.application_key(core.submission(job), evidence)
     return BundleApplication(key, evidence, number, known)
-
-
-def meaning(forest: Forest, outputs: Sequence[str]) -> Trees:
-    """Say what a forest's outputs are."""
-    arrays = {field.name: getattr(forest, field.name) for field in fields(Forest)}
-    return Trees(**arrays, meaning=tuple(outputs))
 
 
 def job(i: int, *, known: bool = True) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import os
 import struct
 from typing import Any
 
-import numpy as np
 import pytest
 from core_calls import write_bundle
 from core_cases import (
@@ -20,7 +19,6 @@ from core_cases import (
     snapshot,
     submission,
 )
-from forest_arrays import Arrays
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,32 +28,11 @@ from sluice.policies.bundle import HEAD_BYTES, Bundle, policy_in
 from sluice.policies.container import GUARDED, HEADER
 from sluice.policies.snapshot import Snapshot, pack_snapshot
 
-# Tree 0:  node 0 [feature 0 <= 1.5] -> leaf, node 2 [feature 1 <= 0.1] -> leaf, leaf
-# Tree 1:  a leaf
-PATTERNS = Arrays(
-    meaning=["owc", "aw"],
-    roots=np.array([0, 5]),
-    feature=np.array([0, -1, 1, -1, -1, -1]),
-    threshold=np.array([1.5, 0, 0.1, 0, 0, 0]),
-    right=np.array([2, 0, 4, 0, 0, 0]),
-    value=np.array([[9, 9], [1, 0], [9, 9], [0.5, 0.5], [0, 1], [0.25, 0.75]]),
-)
-NUMBERS = Arrays(
-    meaning=["io_share"],
-    roots=np.array([0]),
-    feature=np.array([2, -1, -1]),
-    threshold=np.array([0.0, 0, 0]),
-    right=np.array([2, 0, 0]),
-    value=np.array([[0], [0.5], [1.0]]),
-)
-
 
 def small_bundle() -> bytes:
     return bundle_bytes(
         application(FLUSHING),
         application(STREAMING, submission(uid=7), number=2),
-        patterns=PATTERNS,
-        numbers=NUMBERS,
         text='{"märz": 1}',
         conf="Lane=sl0 Targets=1",
     )
@@ -95,21 +72,12 @@ def test_a_bundle_is_read_back_as_it_was_written():
     assert bundle.policy == policy("Lane=sl0 Targets=1")
     assert bundle.interference == MODEL
     assert bundle.text == '{"märz": 1}'
-    assert bundle.tree_count == 3
-    assert bundle.node_count == 9
-    assert bundle.forest_outputs(0) == ("owc", "aw")
-    assert bundle.forest_outputs(1) == ("io_share",)
     assert [a.id for a in bundle.applications()] == [1, 2]
     first = next(iter(bundle.applications()))
     assert {k: v for k, v in first.profile.to_dict().items() if k in FLUSHING} == {
         **FLUSHING,
         "share": first.profile.share,
     }
-    row = np.zeros((2, len(core.FEATURES)), np.float32)
-    row[1, 0] = 2
-    # leaf 0 or 1 of the first tree, and the only one of the second
-    expected = [[(1 + 0.25) / 2, 0.75 / 2], [(0.5 + 0.25) / 2, (0.5 + 0.75) / 2]]
-    assert bundle.evaluate(0, row).tolist() == expected
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 100])
@@ -190,7 +158,6 @@ def test_where_there_is_no_policy_none_is_found(head: bytes):
     assert policy_in(head) is None
 
 
-FOREST = ffi.sizeof("struct sluice_forest")
 APPLICATION = ffi.sizeof("struct sluice_application")
 EXPONENTS = ffi.offsetof("struct sluice_application", "exponent")
 AGREEMENT = ffi.offsetof("struct sluice_application", "agreement")
@@ -199,22 +166,22 @@ PLACE = ffi.offsetof("struct sluice_application", "argument_place")
 SPREAD = ffi.offsetof("struct sluice_profile", "spread")
 PROFILE = ffi.offsetof("struct sluice_application", "profile")
 IO_SHARE = [field.name for field in core.PROFILE_FIELDS].index("io_share")
-LEAF = lib.SLUICE_LEAF_NODE
+NEWEST = ffi.offsetof("struct sluice_application", "newest")
 
 
 @pytest.mark.parametrize(
     ("content", "says"),
     [
         (patched_header("kind", "<I", 2), "kind is 2"),
-        (patched_header("version", "<I", 99), "version is 99, this Sluice reads 10"),
-        (patched_header("feature_hash", "<Q", 1), "another list of features"),
+        (patched_header("version", "<I", 99), "version is 99, this Sluice reads 11"),
+        (patched_header("unused", "<Q", 1), "fixed"),
         (patched_header("section_table", "<I", 72), "fixed"),
         (patched_header("section_count", "<I", 33), "33 sections do not fit"),
-        (patched_row("NODE", 0, "<I", lib.SLUICE_SECTION_LEAF), "twice"),
-        (patched_row("NODE", 0, "<I", 77), "section 5 is missing"),
-        (patched_row("NODE", 4, "<I", 4), "elements of 4 bytes"),
-        (patched_row("NODE", 8, "<Q", 2**63), "out of place"),
-        (patched_row("NODE", 16, "<Q", 2**61), "past the end"),
+        (patched_row("TEXT", 0, "<I", lib.SLUICE_SECTION_REVIEW), "twice"),
+        (patched_row("APPLICATION", 0, "<I", 77), "section 3 is missing"),
+        (patched_row("APPLICATION_INDEX", 4, "<I", 2), "elements of 2 bytes"),
+        (patched_row("APPLICATION", 8, "<Q", 2**63), "out of place"),
+        (patched_row("APPLICATION", 16, "<Q", 2**61), "past the end"),
         (patched_row("POLICY", 16, "<Q", 0), "one policy"),
         (patched("POLICY", 0, "<d", 2.0), "MinConfidence is 2"),
         (patched("POLICY", 8, "<d", float("nan")), "Tolerance is"),
@@ -222,31 +189,9 @@ LEAF = lib.SLUICE_LEAF_NODE
         (patched("POLICY", 88, "<B", ord("S")), "lane 0"),
         (patched("INTERFERENCE", 0, "<d", float("inf")), "stream_level"),
         (patched("INTERFERENCE", 56, "<d", 0.5), "capacity is 0.5"),
-        (patched("FOREST", 0, "<I", 1), "forest 0"),
-        (patched("FOREST", 4, "<I", 3), "forest 1"),
-        (patched("FOREST", 4, "<I", 1), "forest 1"),
-        (patched("FOREST", 8, "<I", 33), "33 outputs"),
-        (patched("FOREST", 16, "<I", lib.SLUICE_PATTERN_COUNT), "means nothing"),
-        (patched("FOREST", 20, "<I", lib.SLUICE_PATTERN_OWC), "twice"),
-        (patched("FOREST", FOREST + 16, "<I", len(core.PROFILE_FIELDS)), "means nothing"),
-        (patched("TREE", 4, "<I", 6), "tree 0"),
-        (patched("TREE", 4, "<I", 0), "tree 0 is out of place"),
-        (patched("TREE", 8, "<I", 9), "tree 1"),
-        (patched("NODE", 0, "<f", float("nan")), "finite threshold"),
-        (patched("NODE", 4, "<H", len(core.FEATURES)), "asks for feature"),
-        (patched("NODE", 6, "<H", 0), "children"),
-        (patched("NODE", 6, "<H", 1), "children"),
-        (patched("NODE", 6, "<H", 5), "children"),
-        (patched("NODE", 8 + 4, "<H", 0), "tree 0"),
-        (patched("NODE", 8 + 6, "<H", 1), "leaf 1 is numbered 1"),
-        (patched("NODE", 32 + 4, "<H", 0), "ends without a leaf"),
-        (patched("LEAF", 0, "<d", -0.5), "leaf value -0.5"),
-        (patched("LEAF", 8, "<d", float("nan")), "leaf value"),
-        (patched("LEAF", 8, "<d", 0.5), "probabilities of leaf 0 add up to 1.5"),
-        (patched("LEAF", 64, "<d", 65.0), "leaf value 65"),
         (patched("APPLICATION", 0, "<Q", 0), "not found by its key"),
         (patched("APPLICATION", 0, "<Q", 12345), "not found by its key"),
-        (patched("APPLICATION", 8, "<I", lib.SLUICE_EVIDENCE_FOREST), "evidence 4"),
+        (patched("APPLICATION", 8, "<I", lib.SLUICE_EVIDENCE_CONFIRMED), "evidence 4"),
         (patched("APPLICATION", 16, "<d", 8.0), "sizes 0 to 0, but its size is 8"),
         (patched("APPLICATION", 16, "<3d", 8.0, 9.0, 16.0), "sizes 9 to 16"),
         (patched("APPLICATION", 16, "<3d", 8.0, 0.5, 16.0), "sizes 0.5 to 16"),
@@ -257,6 +202,10 @@ LEAF = lib.SLUICE_LEAF_NODE
         (patched("APPLICATION", AGREEMENT, "<f", 1.5), "borne out by 1.5"),
         (patched("APPLICATION", ARGUMENT, "<d", 3.0), "follows number 0 from 0 to 0, but is for 3"),
         (patched("APPLICATION", PLACE, "<I", 9), "follows number 9"),
+        (patched("APPLICATION", NEWEST, "<q", -1), "ended before 1970"),
+        (patched("AGEING", 0, "<f", 0.0), "ages by a factor of 0"),
+        (patched("AGEING", 4, "<f", float("nan")), "ages by a factor of"),
+        (patched_row("AGEING", 16, "<Q", 0), "how evidence ages"),
         (patched("APPLICATION", PROFILE + SPREAD, "<f", -0.5), "chunk_bytes has spread -0.5"),
         (patched("APPLICATION", APPLICATION + PROFILE, "<d", -2.0), "chunk_bytes is -2"),
         (patched("APPLICATION_INDEX", 0, "<4I", 1, 2, 1, 0), "3 index slots"),
@@ -273,54 +222,6 @@ def test_what_cannot_be_trusted_is_refused_with_its_reason(content: bytes, says:
         Bundle.parse(content)
 
 
-def test_a_tree_with_too_many_leaves_is_not_written():
-    leaves = lib.SLUICE_MAX_LEAVES + 1
-    chain = Arrays(
-        meaning=["owc"],
-        roots=np.array([0]),
-        feature=np.array([0, -1] * (leaves - 1) + [-1]),
-        threshold=np.zeros(2 * leaves - 1),
-        right=np.arange(2 * leaves - 1) + 2,
-        value=np.ones((2 * leaves - 1, 1)),
-    )
-    with pytest.raises(core.CoreError, match="more than 256 leaves"):
-        bundle_bytes(patterns=chain)
-
-
-def test_the_deepest_tree_that_fits_is_accepted():
-    leaves = lib.SLUICE_MAX_LEAVES
-    chain = Arrays(
-        meaning=["owc"],
-        roots=np.array([0]),
-        feature=np.array([0, -1] * (leaves - 1) + [-1]),
-        threshold=np.repeat(np.arange(leaves), 2)[: 2 * leaves - 1] * 1.0,
-        right=np.arange(2 * leaves - 1) + 2,
-        value=np.repeat(np.linspace(0, 1, leaves), 2)[: 2 * leaves - 1, None],
-    )
-    bundle = Bundle.parse(bundle_bytes(patterns=chain))
-    row = np.full((1, len(core.FEATURES)), 1e9, np.float32)
-    assert bundle.evaluate(0, row).item() == 1.0
-
-
-@given(st.floats(-1e30, 1e30))
-def test_a_threshold_decides_alike_as_float_and_as_double(threshold: float):
-    stump = Arrays(
-        meaning=["owc"],
-        roots=np.array([0]),
-        feature=np.array([0, -1, -1]),
-        threshold=np.array([threshold, 0, 0]),
-        right=np.array([2, 0, 0]),
-        value=np.array([[0], [0], [1.0]]),
-    )
-    bundle = Bundle.parse(bundle_bytes(patterns=stump))
-    nearest = np.float32(threshold)
-    around = [np.nextafter(nearest, np.float32(side)) for side in (-np.inf, np.inf)]
-    rows = np.zeros((3, len(core.FEATURES)), np.float32)
-    rows[:, 0] = [nearest, *around]
-    went_right = bundle.evaluate(0, rows)[:, 0] == 1.0
-    assert went_right.tolist() == (rows[:, 0].astype(float) > threshold).tolist()
-
-
 # The file
 
 
@@ -329,8 +230,6 @@ def write_small(path):
         path,
         policy=policy(),
         interference=MODEL,
-        patterns=None,
-        numbers=None,
         applications=[application(FLUSHING)],
         text="{}",
         created=NOW,
@@ -356,8 +255,6 @@ def test_a_bundle_that_the_core_would_refuse_is_not_written(tmp_path):
             path,
             policy=policy(),
             interference=MODEL,
-            patterns=None,
-            numbers=None,
             applications=[application({**FLUSHING, "confidence": 1.5})],
             text="{}",
             created=NOW,

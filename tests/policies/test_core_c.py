@@ -7,7 +7,6 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pytest
 from core_cases import (
     FLUSHING,
@@ -17,7 +16,6 @@ from core_cases import (
     bundle_bytes,
     corunner,
 )
-from forest_arrays import Arrays
 
 from sluice.policies.snapshot import pack_snapshot
 
@@ -26,14 +24,6 @@ CORE = (ROOT / "policies" / "core", ROOT / "policies" / "files")
 INCLUDES = [f"-I{folder}" for folder in CORE]
 WARNINGS = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off"]
 SANITIZERS = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-
-STUMP = {
-    "roots": np.array([0]),
-    "feature": np.array([0, -1, -1]),
-    "threshold": np.array([2.0, 0, 0]),
-    "right": np.array([2, 0, 0]),
-}
-
 
 NEEDED = {
     *("calloc", "free", "madvise", "malloc", "posix_memalign", "qsort"),
@@ -72,12 +62,8 @@ def built(tmp_path_factory):
 def files(tmp_path_factory) -> list[Path]:
     """A small bundle and a small snapshot with everything in them."""
     folder = tmp_path_factory.mktemp("files")
-    patterns = Arrays(meaning=["owc", "aw"], value=np.array([[0, 0], [1, 0], [0, 1.0]]), **STUMP)
-    numbers = Arrays(meaning=["io_share"], value=np.array([[0], [0.5], [0.7]]), **STUMP)
     bundle = bundle_bytes(
         application({**FLUSHING, "io_share": 0.9}),
-        patterns=patterns,
-        numbers=numbers,
         conf="Lane=a Targets=2\nLane=b Targets=2",
     )
     snapshot = pack_snapshot(

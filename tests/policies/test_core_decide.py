@@ -141,8 +141,8 @@ def test_the_most_specific_evidence_that_is_sure_enough_is_taken():
 
     assert taken(user_script=SURE, user_name=SUREST) == ("user_script", 1)
     assert taken(user_script=UNSURE, user_name=SURE, name=SUREST) == ("user_name", 2)
-    assert taken(name=SURE, account=SUREST) == ("name", 1)
-    assert taken(name=UNSURE, account={**UNSURE, "confidence": 0.65}) == ("account", 2)
+    assert taken(user_script=UNSURE, user_name={**UNSURE, "confidence": 0.5}) == ("user_script", 1)
+    assert taken(name=SURE) == ("name", 1)
     assert taken() == ("none", 0)
 
 
@@ -175,18 +175,17 @@ def test_others_do_not_count_where_the_users_own_runs_do_not_bear_them_out(other
     assert found == predicted(JOB, user_name=UNSURE)
 
 
-@pytest.mark.parametrize("evidence", ["name", "account", "site"])
-def test_what_only_others_ran_is_reported_and_left_to_slurm(evidence):
-    known = bundle(application(SUREST, JOB, evidence))
+def test_what_only_others_ran_is_reported_and_left_to_slurm():
+    known = bundle(application(SUREST, JOB, "name"))
     found = known.predict(JOB)
-    assert (found.evidence, found.profile.pattern, found.klass) == (evidence, "owc", "none")
+    assert (found.evidence, found.profile.pattern, found.klass) == ("name", "owc", "none")
     alongside = Situation(known, snapshot(corunner(1, STREAMING)))
     decision = decide(alongside, CONFIG, JOB, NOW).decision
     assert (decision.action, decision.reason) == ("abstain", "others_only")
 
 
 @pytest.mark.parametrize("evidence", ["user_name", "user_script"])
-@pytest.mark.parametrize("others", [{}, {"name": SUREST, "site": SUREST}])
+@pytest.mark.parametrize("others", [{}, {"name": SUREST}])
 def test_what_no_counter_confirms_is_reported_and_affects_nobody(evidence, others):
     own = replace(application({**STREAMING, "confidence": 0.6}, JOB, evidence), is_confirmed=False)
     known = bundle(own, *(application(profile, JOB, kind) for kind, profile in others.items()))
@@ -204,7 +203,7 @@ def test_what_no_counter_confirms_is_reported_and_affects_nobody(evidence, other
 def test_what_many_own_runs_leave_open_is_not_settled_by_others():
     for runs, evidence in ((9, "confirmed"), (10, "user_name")):
         unsure = {**FLUSHING, "confidence": 0.4, "runs": runs}
-        assert predicted(JOB, user_name=unsure, account=SURE).evidence == evidence
+        assert predicted(JOB, user_name=unsure, name=SURE).evidence == evidence
 
 
 def test_runs_that_differ_by_digits_are_one_application():
@@ -259,11 +258,48 @@ def test_runs_of_this_size_come_before_those_of_all_sizes():
     key = core.application_key(submission(), "user_name")
     known = bundle(
         sized(FLUSHING),
-        sized(STREAMING, key=core.size_key(key, 1024.0), number=2, size=1000.0, sizes=(900, 1100)),
+        sized(STREAMING, key=core.size_key(key, 1000.0), number=2, size=1000.0, sizes=(1000, 1000)),
     )
     assert known.predict(submission(tasks=1000)).profile.pattern == "aw"
-    assert known.predict(submission(tasks=16)).profile.pattern == "owc"
+    assert known.predict(submission(tasks=999)).profile.pattern == "owc"
     assert core.size_key(0, 8.0) == core.size_key(key, 0.0) == 0
+
+
+def test_the_runs_most_alike_tell_the_numbers_and_all_how_sure_the_pattern_is():
+    """One run of this very size is the last run; that it goes on like all others, these say."""
+    key = core.application_key(submission(), "user_name")
+    once = {**FLUSHING, "confidence": 0.4, "write_bytes": 5e9, "runs": 1}
+    known = bundle(sized(SUREST), sized(once, key=core.size_key(key, 64.0), number=2, exponents={}))
+    found = known.predict(submission(tasks=64))
+    assert (found.application, found.profile.write_bytes) == (2, 5e9)
+    assert found.profile.confidence == SUREST["confidence"]
+
+
+def test_arguments_come_before_the_size_and_both_together_first():
+    job = submission(tasks=64, arguments={"hash": 9})
+    key, words = (core.application_key(job, kind) for kind in ("user_name", "user_arguments"))
+    entries = [
+        replace(sized(number=number), key=key)
+        for number, key in enumerate(
+            [key, core.size_key(key, 64.0), words, core.size_key(words, 64.0)], start=1
+        )
+    ]
+    told = [bundle(*entries[:count]).predict(job).application for count in range(1, 5)]
+    assert told == [1, 2, 3, 4]
+
+
+def test_evidence_that_ages_says_less_of_the_next_run():
+    spread = {"spread": {"write_bytes": 0.25, "rate": 0.25}}
+    ageing = {"write_bytes": [1.0, 1.0, 1.5, 2.0, 3.0, 3.0, 4.0, 1e-3]}
+    aged = replace(application({**FLUSHING, **spread}), newest=NOW)
+    known = bundle(aged, ageing=ageing)
+    for seconds, factor in ((600, 1.0), (3601, 1.5), (86400, 2.0), (86401, 3.0), (10**9, 1e-3)):
+        found = known.predict(submission(), NOW + seconds).profile.spread
+        assert found["write_bytes"] == pytest.approx(0.25 * factor)
+        assert found["rate"] == 0.25
+    ageless = bundle(replace(aged, newest=0), ageing=ageing)
+    for one, now in ((ageless, NOW + 10**6), (known, 0)):
+        assert one.predict(submission(), now).profile.spread["write_bytes"] == 0.25
 
 
 # Alongside others

@@ -101,9 +101,8 @@ def test_a_job_that_is_left_alone_gets_neither_prediction_nor_alternatives():
     assert decision.alternatives == ()
 
 
-def test_the_users_default_account_counts_in_the_prediction_too():
-    by_account = bundle(application(FLUSHING, submission(account="physics"), "account"))
+def test_the_users_default_account_is_filled_in():
+    known = bundle(application(FLUSHING))
     published = snapshot(users=USERS)
-    record = decide(Situation(by_account, published), core.default_config(), submission(), NOW)
-    assert record.decision.prediction.evidence == "account"
+    record = decide(Situation(known, published), core.default_config(), submission(), NOW)
     assert record.submission.account == "physics"

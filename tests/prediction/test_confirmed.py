@@ -18,10 +18,10 @@ from sluice.patterns.profile import Reading
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.prediction.applications import unconfirmed
-from sluice.prediction.evidence_levels import MIN_PAIRS
+from sluice.prediction.hindsight import MIN_PAIRS
 from sluice.prediction.jobs import submission_of
 from sluice.prediction.solo_estimate import undisturbed
-from sluice.prediction.train import empty_model, fit_quickly, pack, past_of
+from sluice.prediction.train import fit_quickly, pack, past_of
 
 TIB = 1 << 40
 CLAIM = {
@@ -59,7 +59,7 @@ def keep(store: Store, numbers: range, profile: Profile, **of_the_job) -> None:
 
 def prediction_of(store: Store):
     past = past_of(store)
-    model, _ = fit_quickly(past.jobs, empty_model(), silent=past.silent)
+    model = fit_quickly(past.jobs, silent=past.silent)
     bundle = Bundle.parse(pack(model, policy=POLICY, created=0, text="{}"))
     return bundle.predict(submission_of(past.jobs[-1])), unconfirmed(model.table)
 
@@ -190,9 +190,9 @@ def test_what_nothing_bears_out_changes_no_confidence_of_others(runs):
         )
         for n in range(1, 200)
     ]
-    alone, _ = fit_quickly(honest, empty_model())
-    among, _ = fit_quickly([*honest, *forged], empty_model())
-    assert bool(alone.metrics["calibration"]) == (runs > MIN_PAIRS)
+    alone = fit_quickly(honest)
+    among = fit_quickly([*honest, *forged])
+    assert bool(alone.metrics["hindsight"]["calibration"]) == (runs > MIN_PAIRS)
     assert among.metrics == alone.metrics
 
 

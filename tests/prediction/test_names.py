@@ -14,8 +14,10 @@ from sluice.history_db.records import Job, Log, Profile
 from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.record import Situation, decide
+from sluice.prediction.applications import learn_applications
+from sluice.prediction.hindsight import hindsight_of
 from sluice.prediction.jobs import submission_of
-from sluice.prediction.train import bundle_of, empty_model, fit, fit_quickly, past_of
+from sluice.prediction.train import TrainedModel, bundle_of, fit, fit_quickly, past_of
 from sluice.slurm.pending_records import known_of
 
 CONFIG = core.default_config()
@@ -60,7 +62,7 @@ def known_program():
 
 
 def learned(jobs, silent=()):
-    return bundle_of(fit_quickly(jobs, empty_model(), silent=silent)[0])
+    return bundle_of(fit_quickly(jobs, silent=silent))
 
 
 def the_job_of(uid):
@@ -127,6 +129,17 @@ def test_a_liar_changes_nothing_that_is_predicted_of_others():
     assert (new.evidence, new.profile.pattern) == ("confirmed", "owc")
 
 
+def alone_at_the_site(uid, jobs, silent):
+    """Learn of one user's runs alone, with what the site's show of predictions as a whole."""
+    hindsight = hindsight_of(jobs)
+    table = learn_applications(
+        [job for job in jobs if job.uid == uid],
+        hindsight=hindsight,
+        silent=[job for job in silent if job.uid == uid],
+    )
+    return bundle_of(TrainedModel(table, {"hindsight": hindsight.plain()}))
+
+
 _PATTERNS = {name: replace(WRITES, pattern=name, shares={name: 1.0}) for name in ("owc", "ws")}
 _RUN = st.tuples(
     st.sampled_from([BOB, LIAR, *OTHERS[:2]]),
@@ -149,9 +162,7 @@ def test_what_a_job_counts_as_is_what_the_users_own_runs_did(rows, uid):
         job = finished_job(profile, number=number, uid=owner, name=name, start=start)
         (silent if what == "silent" else jobs).append(job)
     bundle = learned(jobs, silent)
-    own = learned(
-        [job for job in jobs if job.uid == uid], [job for job in silent if job.uid == uid]
-    )
+    own = alone_at_the_site(uid, jobs, silent)
     job = the_job_of(uid)
     found = bundle.predict(job)
     if core.counts(found):

@@ -29,14 +29,14 @@ from sluice.policies import core
 from sluice.policies.bundle import Bundle, name_of
 from sluice.policies.record import decide
 from sluice.prediction.applications import learn_applications
-from sluice.prediction.backtest import steps_of
-from sluice.prediction.evidence_levels import calibrate, corrected, predicted
+from sluice.prediction.backtest import walk
 from sluice.prediction.expectation import expected, exponents
+from sluice.prediction.hindsight import calibrate, corrected, predicted
 from sluice.prediction.jobs import FinishedJob, finished_jobs, submission_of
 from sluice.prediction.model_update import compare
-from sluice.prediction.score import judge, predict_past
+from sluice.prediction.score import judge
 from sluice.prediction.submission_features import Requested, Submissions, requested_on
-from sluice.prediction.train import bundle_of, empty_model, fit_quickly
+from sluice.prediction.train import Past, bundle_of, fit_quickly
 
 START = 1_700_000_000
 DAY = 86400
@@ -53,7 +53,7 @@ def a_job(number: int, pattern: str = "owc", **changes) -> FinishedJob:
 
 def table_of(jobs):
     """The bundle of the application table alone."""
-    return bundle_of(fit_quickly(jobs, empty_model())[0])
+    return bundle_of(fit_quickly(jobs))
 
 
 # What the user asked for
@@ -148,7 +148,7 @@ def test_small_tests_and_large_production_are_told_apart():
     assert bundle.predict(submission_of(a_job(99, tasks=4))).profile.pattern == "none"
     assert bundle.predict(submission_of(a_job(99, tasks=512))).profile.pattern == "aw"
     evidence = {entry.application.label for entry in learn_applications(jobs)}
-    assert "cavity of user 1000 at about 4 processes" in evidence
+    assert "cavity of user 1000 at 4 processes" in evidence
 
 
 # Change
@@ -209,10 +209,7 @@ def walked():
     """A made-up history of a year, predicted from its middle on."""
     made = list(enumerate(made_history(1600, seed=7), start=1))
     jobs = finished_jobs(Run(i, run.log, run.profile, b"", run.job) for i, run in made)
-    items = []
-    for earlier, later in steps_of(jobs, days=30, skip=0.5):
-        assert max(job.end for job in earlier) <= min(job.submit for job in later)
-        items += predict_past(table_of(earlier), later)
+    items, _ = walk(Past(jobs, []), skip=0.5)
     return jobs, items, {i: run.situation for i, run in made}
 
 
@@ -250,7 +247,7 @@ def test_a_made_history_has_every_kind_and_is_the_same_again():
 
 
 def test_backtest_shows_where_prediction_breaks():
-    found = by_situation(400, days=120)
+    found = by_situation(400)
     assert sum(score.jobs for score in found.values()) == 280
 
 
@@ -258,7 +255,7 @@ def test_backtest_shows_where_prediction_breaks():
 
 
 def model_in_use(jobs: list[FinishedJob]) -> Model:
-    model, _ = fit_quickly(jobs, empty_model())
+    model = fit_quickly(jobs)
     until = max(job.end for job in jobs)
     return Model(1, until, {}, replace(model, metrics={"until": until}).to_bytes())
 

@@ -25,7 +25,7 @@ COMMANDS = (
     ("model", "train"),  # once more: now a model is in use
     ("site", "assess"),
     ("model", "score", "--backtest"),
-    ("model", "score", "--backtest", "--every", "1"),
+    ("model", "score", "--backtest"),
     ("site", "interference"),
     ("site", "interference", "app:cavity", "app:relax"),
     ("predict", "--job-name", "cavity", "--user", "1000"),

@@ -54,8 +54,6 @@ def make_bundle(path: Path) -> Path:
         path,
         policy=config.policy,
         interference=core.default_interference(),
-        patterns=None,
-        numbers=None,
         applications=applications,
         text="{}",
         created=0,

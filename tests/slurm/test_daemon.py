@@ -46,8 +46,6 @@ def bundle() -> bytes:
     return pack_bundle(
         policy=core.default_config().policy,
         interference=core.default_interference(),
-        patterns=None,
-        numbers=None,
         applications=[
             BundleApplication(core.application_key(known, "user_name"), "user_name", 1, profile)
         ],

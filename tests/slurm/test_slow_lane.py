@@ -35,8 +35,6 @@ def bundle(name: str) -> bytes:
     return pack_bundle(
         policy=core.parse_config("lanes", f"Lane={LANES}\n".encode()).policy,
         interference=core.default_interference(),
-        patterns=None,
-        numbers=None,
         applications=[
             BundleApplication(
                 core.application_key(known, "user_name"),

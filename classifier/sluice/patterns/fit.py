@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import is_classifier
-from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
+from sklearn.ensemble import ExtraTreesClassifier
 
 from sluice.patterns.classifier import LEAF, Forest
 
@@ -16,47 +16,30 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SEED = 20261121  # the same history gives the same model
-MAX_LEAVES = 256  # what the bundle's tree can hold
+MAX_LEAVES = 256  # what the core's tree can hold
 
 
 def fit_classifier(
-    rows: NDArray[np.float32], labels: NDArray[np.str_], **how: Any
-) -> tuple[Forest, list[str]]:
-    """Fit a forest whose outputs are the shares of the classes, returned in their order.
-
-    how: as `_fitted` takes it.
-    """
-    model = _fitted(ExtraTreesClassifier, rows, labels, **how)
-    return export(model.estimators_), [str(name) for name in model.classes_]
-
-
-def fit_regressor(rows: NDArray[np.float32], targets: NDArray[np.float64], **how: Any) -> Forest:
-    """Fit a forest of means; targets are (rows, outputs). how: as `_fitted` takes it."""
-    # scikit-learn warns of a single output that is a column
-    targets = targets if targets.shape[1] > 1 else targets[:, 0]
-    return export(_fitted(ExtraTreesRegressor, rows, targets, **how).estimators_)
-
-
-def _fitted(
-    kind: Any,
     rows: NDArray[np.float32],
-    truth: NDArray[Any],
+    labels: NDArray[np.str_],
     *,
     weights: NDArray[np.float64],
     trees: int,
     leaf_size: int,
-    max_depth: int | None = None,
-) -> Any:
-    """Return scikit-learn's forest; leaf_size: rows of a leaf at least, max_depth None: any."""
-    model = kind(
+) -> tuple[Forest, list[str]]:
+    """Fit a forest whose outputs are the shares of the classes, returned in their order.
+
+    leaf_size: rows of a leaf at least.
+    """
+    model = ExtraTreesClassifier(
         trees,
         min_samples_leaf=leaf_size,
         max_leaf_nodes=MAX_LEAVES,
-        max_depth=max_depth,
         random_state=SEED,
         n_jobs=1,
     )
-    return model.fit(rows, truth, sample_weight=weights)
+    model.fit(rows, labels, sample_weight=weights)
+    return export(model.estimators_), [str(name) for name in model.classes_]
 
 
 def export(estimators: Sequence[Any]) -> Forest:

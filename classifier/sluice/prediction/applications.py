@@ -10,9 +10,10 @@ An entry says how certain it is that the next run is alike: one run proves littl
 from __future__ import annotations
 
 import math
+from bisect import insort
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +27,7 @@ from sluice.prediction.evidence_levels import (
     Level,
     breadth,
     groups_of,
+    keys_of,
     latest,
     weights_of,
 )
@@ -36,18 +38,18 @@ from sluice.prediction.expectation import (
     carried_over,
     expected,
     exponents,
-    likeness,
     recency,
     vote,
 )
+from sluice.prediction.hindsight import Hindsight
 from sluice.prediction.submission_features import reliability_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from sluice.prediction.evidence_levels import Reliability
+    from sluice.prediction.expectation import Losses
     from sluice.prediction.jobs import FinishedJob
 
     Array = NDArray[np.float64]
@@ -55,7 +57,6 @@ if TYPE_CHECKING:
 
 
 MIN_VALUES = 3  # two could be two cases, and no number
-VOLUME = "write_bytes"  # by which arguments are judged
 EXPLAINED = 0.5  # of that spread must be gone among runs with the same arguments
 
 
@@ -74,30 +75,34 @@ def by_arguments(evidence: str, jobs: Sequence[FinishedJob]) -> dict[int, list[F
     return groups
 
 
-def explains(groups: Groups, general: Profile, size: float, slopes: Mapping[str, float]) -> bool:
-    """Whether runs with the same arguments are alike, and those with others are not.
-
-    general: what is expected whatever the arguments, at a size that numbers follow.
-    """
+def explains(groups: Groups) -> bool:
+    """Whether runs with the same arguments are alike, and those with others are not."""
     if len(groups) < 2 or all(len(group) < 2 for group in groups.values()):
         return False
     patterns = {vote(group, recency(group))[0] for group in groups.values()}
     if len(patterns) > 1:
         return True
-    spread = general.spread.get(VOLUME, 0.0)
-    return spread > core.WIDE and spread_within(groups, size, slopes) < EXPLAINED * spread
+    spread = spread_within([[job for group in groups.values() for job in group]])
+    return spread > core.WIDE and spread_within(groups.values()) < EXPLAINED * spread
 
 
-def spread_within(groups: Groups, size: float, slopes: Mapping[str, float]) -> float:
-    """Return the spread of the volume among runs with the same arguments."""
+def spread_within(groups: Iterable[Sequence[FinishedJob]]) -> float:
+    """Return the spread of the volume among runs of a group that have the same size."""
     squares, freedom = FIRST_SPREAD**2, 1.0
-    for group in groups.values():
-        values = carried_over(group, [VOLUME], laws_of(group, size, slopes, None))[0]
-        logs = np.log(np.maximum(values[~np.isnan(values)], 1024.0))
-        if len(logs) > 1:
+    for group in groups:
+        for alike in by_size(group).values():
+            logs = np.log([max(job.moved, 1024.0) for job in alike])
             squares += float(((logs - logs.mean()) ** 2).sum())
             freedom += len(logs) - 1
     return math.sqrt(squares / freedom)
+
+
+def by_size(jobs: Iterable[FinishedJob]) -> dict[float, list[FinishedJob]]:
+    """Return jobs by their size, the one that was asked for last at the end."""
+    sizes: dict[float, list[FinishedJob]] = {}
+    for job in jobs:
+        sizes[job.size] = [*sizes.pop(job.size, []), job]
+    return sizes
 
 
 def argument_law(
@@ -107,7 +112,7 @@ def argument_law(
     best: ArgumentLaw | None = None
     if len(jobs) < MIN_RUNS:
         return best
-    least = math.inf
+    least, volume = math.inf, volume_of(jobs)
     size = _mean(np.array([job.size for job in jobs]))
     by_size = laws_of(jobs, size, slopes, None)
     for place in range(1, core.MAX_NUMBERS + 1):
@@ -115,11 +120,11 @@ def argument_law(
         if len(np.unique(values[values > 0])) < MIN_VALUES:
             continue
         found = exponents(jobs, weights, values, by_size)
-        if VOLUME not in found:
+        if volume not in found:
             continue
         known = values[values > 0]
         law = ArgumentLaw(place, _mean(values), (float(known.min()), float(known.max())), found)
-        rest = carried_over(jobs, [VOLUME], laws_of(jobs, size, slopes, law))[0]
+        rest = carried_over(jobs, [volume], laws_of(jobs, size, slopes, law))[0]
         left = float(np.nanvar(np.log(np.maximum(rest, 1024.0))))
         if left < least:
             best, least = law, left
@@ -159,15 +164,24 @@ def arguments_text(job: FinishedJob) -> str:
     return f" with {', '.join(numbers)}" if numbers else f" with {job.arguments.hash:016x}"
 
 
+def volume_of(jobs: Sequence[FinishedJob]) -> str:
+    """Name the number by which arguments are judged: what most bytes of these jobs are."""
+    written, read = (
+        sum(job.profile.numbers.get(name, 0.0) for job in jobs)
+        for name in ("write_bytes", "read_bytes")
+    )
+    return "read_bytes" if read > written else "write_bytes"
+
+
 OF_USERS = ("user_script", "user_name")
-USER_ARGUMENTS, BY_ARGUMENTS = "user_arguments", "user_script"
+USER_ARGUMENTS, USER_SIZE = "user_arguments", "user_size"
 MAX_ARGUMENTS = 16  # sets of them that one key may have entries for, the commonest
+MAX_SIZES = 16  # entries for sizes that one key may have, the latest
 NO_SLOPES: Mapping[str, float] = {}
 KEPT_LOGS = 20  # listed behind an entry; the newest
-MIN_SIZED_RUNS = 3  # of about one size, for it to have an entry of its own
-MAX_SIZED = 8  # entries for sizes that one key may have
+LATEST_OF_ALL = 1000  # jobs under a key that are looked through
 ENOUGH_CONFIRMED = 3  # runs, from which those that nothing confirms are left out
-DIFFERENT = 1.0  # octaves by which a size's chunk or bytes must be off to need its own
+NOTHING_KNOWN = Hindsight()
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,12 +202,14 @@ class Learned:
     """Of a user's own runs, those without a trace of I/O too: the share that has its pattern."""
     is_confirmed: bool = False
     """It rests on runs alone whose I/O system counters bear out."""
+    newest: int = 0
+    """When the newest run behind it ended, UTC seconds."""
 
 
 def learn_applications(
     jobs: Sequence[FinishedJob],
     *,
-    calibration: Mapping[str, Reliability] | None = None,
+    hindsight: Hindsight = NOTHING_KNOWN,
     silent: Sequence[FinishedJob] = (),
     asked: Sequence[FinishedJob] | None = None,
 ) -> tuple[Learned, ...]:
@@ -205,7 +221,7 @@ def learn_applications(
     without_trace, groups = groups_of(silent), groups_of(in_order(jobs))
     if asked is not None:
         groups = {place: groups[place] for place in groups_of(asked) if place in groups}
-    expectations = Expectations()
+    expectations = Expectations(hindsight.losses)
     return numbered(
         entry
         for place, group in sorted(groups.items())
@@ -213,7 +229,7 @@ def learn_applications(
             place,
             group,
             without_trace.get(place, []),
-            calibration=calibration or {},
+            hindsight=hindsight,
             expectations=expectations,
         )
     )
@@ -224,26 +240,70 @@ def entries_under(
     jobs: Sequence[FinishedJob],
     silent: Sequence[FinishedJob],
     *,
-    calibration: Mapping[str, Reliability],
+    hindsight: Hindsight,
     expectations: Expectations | None = None,
+    sizes: Container[float] | None = None,
 ) -> Iterator[Learned]:
     """Yield the entries of one key, not numbered yet; place is number of the level and key.
 
     jobs are all that have the key, the oldest first, and silent those that left no trace of I/O.
-    expectations: of the keys before, while their jobs are there.
+    expectations: of the keys before, while their jobs are there. sizes: that are asked about,
+    where there are no others.
     """
     number, key = place
     level = LEVELS[number]
+    jobs = jobs[-LATEST_OF_ALL:]
     confirmed = [job for job in jobs if job.is_confirmed]
     is_confirmed = len(confirmed) >= min(ENOUGH_CONFIRMED, len(jobs))
     known = latest(level, confirmed if is_confirmed else jobs)
     # an entry that predicted wrongly lately does not count, whatever earlier runs let expect
     pairs = ((job.predicted, job.profile) for job in known) if level.witness is None else ()
     reliability = reliability_of(pairs)
-    for entry in _entries(level, key, known, list(silent), expectations or Expectations()):
-        profile = _calibrated(entry, calibration)
+    asked = _Asked(expectations or Expectations(hindsight.losses), sizes)
+    for entry in _entries(level, key, known, list(silent), asked):
+        profile = hindsight.calibrated(level.evidence, entry.profile)
         profile = replace(profile, confidence=profile.confidence * reliability)
         yield replace(entry, profile=profile, is_confirmed=is_confirmed)
+
+
+Place = tuple[int, int]
+"""Number of a level, and key of an entry and of those for its sizes and arguments."""
+
+
+class GrowingTable:
+    """The jobs behind each key as they end: what is under one depends on these alone."""
+
+    def __init__(
+        self, jobs: Sequence[FinishedJob], silent: Sequence[FinishedJob], hindsight: Hindsight
+    ) -> None:
+        self.hindsight = hindsight
+        self._jobs = defaultdict(list, groups_of(in_order(jobs)))
+        self._silent = groups_of(silent)
+
+    @property
+    def places(self) -> list[Place]:
+        return list(self._jobs)
+
+    def add(self, job: FinishedJob) -> list[Place]:
+        """Take a job in; return where that matters."""
+        places = list(keys_of(job))
+        for place in places:
+            insort(self._jobs[place], job, key=_age)
+        return places
+
+    def remove(self, job: FinishedJob) -> list[Place]:
+        """Leave a job out that was taken in; return where that matters."""
+        places = list(keys_of(job))
+        for place in places:
+            self._jobs[place].remove(job)
+        return places
+
+    def entries(self, place: Place, sizes: Container[float] | None = None) -> list[Learned]:
+        """Return what is learned under a key; sizes: as `entries_under` takes them."""
+        jobs, silent = self._jobs.get(place), self._silent.get(place, [])
+        if not jobs:
+            return []
+        return list(entries_under(place, jobs, silent, hindsight=self.hindsight, sizes=sizes))
 
 
 def numbered(entries: Iterable[Learned], first_id: int = 1) -> tuple[Learned, ...]:
@@ -258,7 +318,7 @@ def unconfirmed(table: Iterable[Learned]) -> int:
     """Count the predictions by users' own runs that matter and that no counter confirms."""
     return sum(
         not entry.is_confirmed
-        and entry.application.evidence in {*OF_USERS, USER_ARGUMENTS}
+        and entry.application.evidence in {*OF_USERS, USER_ARGUMENTS, USER_SIZE}
         and entry.profile.pattern not in {core.UNKNOWN, "none"}
         for entry in table
     )
@@ -266,128 +326,129 @@ def unconfirmed(table: Iterable[Learned]) -> int:
 
 def in_order(jobs: Iterable[FinishedJob]) -> list[FinishedJob]:
     """Return the jobs with the oldest first."""
-    return sorted(jobs, key=lambda job: (job.start, job.logs))
+    return sorted(jobs, key=_age)
 
 
-def _calibrated(entry: Learned, calibration: Mapping[str, Reliability]) -> Profile:
-    evidence = entry.application.evidence
-    known = calibration.get(BY_ARGUMENTS if evidence == USER_ARGUMENTS else evidence)
-    if known is None:
-        return entry.profile
-    return replace(entry.profile, confidence=known.of(entry.profile.confidence))
+def _age(job: FinishedJob) -> tuple[int, tuple[int, ...]]:
+    return job.start, job.logs
 
 
 class Expectations:
     """What lists of jobs let expect, each found once: a script's runs are often all of a name."""
 
-    def __init__(self) -> None:
+    def __init__(self, losses: Losses) -> None:
+        self._losses = losses
         self._known: dict[tuple[int, ...], Expectation] = {}
 
     def of(self, jobs: list[FinishedJob]) -> Expectation:
         """Return what these let expect, by the weights of one witness's runs."""
         key = tuple(map(id, jobs))
         if key not in self._known:
-            self._known[key] = Expectation(jobs)
+            self._known[key] = Expectation(jobs, self._losses)
         return self._known[key]
 
 
 class Expectation:
-    """What jobs, the oldest first, let expect at one size or another."""
+    """What jobs, the oldest first, let expect."""
 
-    def __init__(self, jobs: list[FinishedJob]) -> None:
+    def __init__(self, jobs: list[FinishedJob], losses: Losses) -> None:
         self.jobs = jobs
-        self.weights = recency(jobs)
-        self._at: dict[float, Profile] = {}
+        self.size = _mean_size(jobs)
+        self._losses = losses
+        self._weights = recency(jobs)
 
     @cached_property
     def slopes(self) -> dict[str, float]:
         """How numbers follow the size."""
-        return exponents(self.jobs, self.weights, np.array([job.size for job in self.jobs]))
+        return exponents(self.jobs, self._weights, np.array([job.size for job in self.jobs]))
 
     @cached_property
     def law(self) -> ArgumentLaw | None:
-        return argument_law(self.jobs, self.weights, self.slopes)
+        return argument_law(self.jobs, self._weights, self.slopes)
 
     @cached_property
-    def at_any_size(self) -> Profile:
-        """What is expected where no law carries numbers over."""
-        return expected(self.jobs, self.weights)
-
-    @property
     def usual(self) -> Profile:
         """What is expected at the mean size and argument."""
-        if not self.slopes and self.law is None:
-            return self.at_any_size
-        return self._carried_to(_mean_size(self.jobs), self.weights)
+        return self.carried_over(self.slopes, self.law)
 
-    def at(self, size: float) -> Profile:
-        """Return what is expected at a size, by runs of about that size."""
-        if size not in self._at:
-            self._at[size] = self._carried_to(size, self.weights * likeness(self.jobs, size))
-        return self._at[size]
+    def carried_over(
+        self,
+        slopes: Mapping[str, float],
+        law: ArgumentLaw | None,
+        first_spread: float = FIRST_SPREAD,
+    ) -> Profile:
+        """Return what is expected where these carry the runs over to their mean."""
+        laws = laws_of(self.jobs, self.size, slopes, law)
+        return expected(
+            self.jobs, self._weights, laws=laws, first_spread=first_spread, losses=self._losses
+        )
 
-    def _carried_to(self, size: float, weights: Array) -> Profile:
-        laws = laws_of(self.jobs, size, self.slopes, self.law)
-        return expected(self.jobs, weights, laws=laws)
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What entries are wanted, and what lists of jobs let expect."""
+
+    expectations: Expectations
+    sizes: Container[float] | None
 
 
 def _entries(
-    level: Level,
-    key: int,
-    jobs: list[FinishedJob],
-    silent: list[FinishedJob],
-    expectations: Expectations,
+    level: Level, key: int, jobs: list[FinishedJob], silent: list[FinishedJob], asked: _Asked
 ) -> Iterator[Learned]:
-    """Yield the entry of a key, and those of sizes that it does not fit."""
+    """Yield the entry of a key, those for each size and those for sets of arguments."""
     if level.witness is not None:
-        if len({level.witness(job) for job in jobs}) > 1:
-            profile = expected(jobs, weights_of(level, jobs))
-        else:
-            profile = expectations.of(jobs).at_any_size
-        yield _entry(level, key, jobs, profile)
+        yield _entry(level, key, jobs, expected(jobs, weights_of(level, jobs)))
         return
-    known = expectations.of(jobs)
-    entry_of = partial(_entry, level, slopes=known.slopes, law=known.law)
+    known = asked.expectations.of(jobs)
     everything = in_order([*jobs, *silent])[-LATEST_JOBS:] if silent else jobs
-    general = _borne_out(entry_of(key, jobs, known.usual), everything)
-    yield general
-    yield from _entries_by_arguments(level, general, jobs, everything)
-    octaves: dict[int, list[float]] = defaultdict(list)
-    for job in jobs:
-        if job.size > 0:
-            octaves[core.size_key(key, job.size)].append(job.size)
-    common = sorted(octaves, key=lambda sized: (-len(octaves[sized]), sized))[:MAX_SIZED]
-    for sized in sorted(common):
-        alike = octaves[sized]
-        if MIN_SIZED_RUNS <= len(alike) < len(jobs):
-            size = float(2.0 ** round(np.log2(np.median(alike))))
-            entry = entry_of(sized, jobs, known.at(size), size=size, runs=len(alike))
-            if _differs(entry, general):
-                same = [job for job in everything if core.size_key(key, job.size) == sized]
-                yield _borne_out(entry, same)
-
-
-def _entries_by_arguments(
-    level: Level, general: Learned, jobs: list[FinishedJob], everything: list[FinishedJob]
-) -> Iterator[Learned]:
-    """Yield an entry for each set of arguments, where they tell runs apart."""
+    general = _entry(level, key, jobs, known.usual, slopes=known.slopes, law=known.law)
+    yield _borne_out(general, everything)
+    yield from _entries_by_size(level, general, jobs, everything, asked)
     groups = by_arguments(level.evidence, jobs)
-    if not explains(groups, general.profile, general.size, general.exponents):
+    if not explains(groups):
         return
-    first = spread_within(groups, general.size, general.exponents)
-    common = sorted(groups, key=lambda key: (-len(groups[key]), key))[:MAX_ARGUMENTS]
+    first = spread_within(groups.values())
     traces = by_arguments(level.evidence, everything)
-    for key in sorted(common):
-        group = groups[key]
-        laws = laws_of(group, _mean_size(group), general.exponents, None)
-        entry = _entry(
-            replace(level, evidence=USER_ARGUMENTS),
-            key,
-            group,
-            expected(group, recency(group), laws=laws, first_spread=first),
-            slopes=general.exponents,
+    common = sorted(groups, key=lambda key: (-len(groups[key]), key))[:MAX_ARGUMENTS]
+    for words in sorted(common):
+        group = asked.expectations.of(groups[words])
+        profile = group.carried_over(known.slopes, None, first)
+        of_words = replace(level, evidence=USER_ARGUMENTS)
+        entry = _entry(of_words, words, group.jobs, profile, slopes=known.slopes)
+        yield _borne_out(entry, traces[words])
+        yield from _entries_by_size(
+            of_words, entry, group.jobs, traces[words], asked, first_spread=first
         )
-        yield _borne_out(entry, traces[key])
+
+
+def _entries_by_size(
+    level: Level,
+    general: Learned,
+    jobs: list[FinishedJob],
+    everything: list[FinishedJob],
+    asked: _Asked,
+    *,
+    first_spread: float = FIRST_SPREAD,
+) -> Iterator[Learned]:
+    """Yield an entry for each size that a user asked for, where there are several."""
+    sizes = by_size(jobs)
+    if len(sizes) == 1:
+        return
+    if level.evidence != USER_ARGUMENTS:
+        level = replace(level, evidence=USER_SIZE)
+    for size in sorted(list(sizes)[-MAX_SIZES:]):
+        if size > 0 and (asked.sizes is None or size in asked.sizes):
+            group = asked.expectations.of(sizes[size])
+            profile = group.carried_over(NO_SLOPES, general.law, first_spread)
+            key = core.size_key(general.application.key, size)
+            entry = _entry(level, key, group.jobs, profile, law=general.law)
+            same = [job for job in everything if job.size == size]
+            yield _borne_out(_of_size(entry, size), same)
+
+
+def _of_size(entry: Learned, size: float) -> Learned:
+    label = f"{entry.application.label} at {size:g} processes"
+    return replace(entry, application=replace(entry.application, label=label))
 
 
 def _borne_out(entry: Learned, jobs: list[FinishedJob]) -> Learned:
@@ -410,12 +471,9 @@ def _entry(
     *,
     slopes: Mapping[str, float] = NO_SLOPES,
     law: ArgumentLaw | None = None,
-    size: float = 0.0,
-    runs: int = 0,
 ) -> Learned:
-    """Return an entry for jobs; size: the one that the profile is for, of so many runs."""
     known = [job.size for job in jobs if job.size > 0]
-    size = size or _mean_size(jobs)
+    size = _mean_size(jobs)
     confidence = profile.confidence * breadth(level, jobs, profile.pattern)
     logs = [log for job in jobs for log in job.logs][-KEPT_LOGS:]
     return Learned(
@@ -423,30 +481,14 @@ def _entry(
             evidence=level.evidence,
             key=key,
             label=level.label(jobs[-1])
-            + (f" at about {size:g} processes" if runs else "")
             + (arguments_text(jobs[-1]) if level.evidence == USER_ARGUMENTS else ""),
-            runs=runs or len(jobs),
+            runs=len(jobs),
             logs=tuple(sorted(logs)),
         ),
-        profile=replace(profile, confidence=confidence, runs=runs or len(jobs)),
+        profile=replace(profile, confidence=confidence, runs=len(jobs)),
         size=size,
         sizes=(min([*known, size]), max([*known, size])) if known else (0.0, 0.0),
         exponents=slopes if known else {},
         law=law,
+        newest=max(job.end for job in jobs),
     )
-
-
-def _differs(entry: Learned, general: Learned) -> bool:
-    """Whether runs of a size do other things than the scaled profile of all says."""
-    if entry.profile.pattern != general.profile.pattern:
-        return True
-    octaves = np.log2(entry.size / general.size)
-    for name in ("chunk_bytes", "write_bytes"):
-        own = entry.profile.numbers.get(name, 0.0)
-        other = general.profile.numbers.get(name, 0.0)
-        if own <= 0 or other <= 0:
-            continue
-        scaled = np.log2(other) + octaves * general.exponents.get(name, 0.0)
-        if abs(np.log2(own) - scaled) > DIFFERENT:
-            return True
-    return False

@@ -1,26 +1,34 @@
 """Predicts the past of a history, as deployment would have.
 
-A model learns from what had ended by a moment, and predicts what was submitted afterwards; then the
-moment moves on. Nothing is ever learned from the future, and nothing is shuffled.
+A run is known a little after it ended, as sluice-learn polls; each job is predicted from the runs
+that were known when it was submitted. What the past shows of predictions is looked at anew when the
+history has grown by a tenth, as when a model is fitted. Nothing is ever learned from the future.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from sluice.prediction.score import ended_before, predict_past
-from sluice.prediction.train import bundle_of, fit_quickly
+from sluice.prediction.applications import GrowingTable
+from sluice.prediction.evidence_levels import keys_of
+from sluice.prediction.hindsight import Hindsight, hindsight_of
+from sluice.prediction.score import Yardsticks, ended_before, predict_one
+from sluice.prediction.train import TrainedModel, bundle_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable
 
+    from sluice.policies.bundle import Bundle
+    from sluice.prediction.applications import Learned, Place
     from sluice.prediction.jobs import FinishedJob
     from sluice.prediction.score import PastPrediction
-    from sluice.prediction.train import Past, SubmitModel
+    from sluice.prediction.train import Past
 
-FORESTS_EVERY = 8  # steps: they take longest to fit, and change least
+KNOWN_AFTER = 60
+"""Seconds from the end of a run until it is learned from: LearnInterval, unless a site sets it."""
+GROWN, MIN_GROWN = 0.1, 40
+"""By this share and so many jobs the history grows until hindsight is taken anew."""
 
 
 class NothingToPredictError(Exception):
@@ -28,46 +36,83 @@ class NothingToPredictError(Exception):
 
 
 def walk(
-    past: Past, *, days: float, skip: float, advance: Callable[[int], object] = lambda _: None
+    past: Past,
+    *,
+    skip: float,
+    known_after: int = KNOWN_AFTER,
+    advance: Callable[[int], object] = lambda _: None,
+    deployed: type[Deployed] | None = None,
 ) -> tuple[list[PastPrediction], list[FinishedJob]]:
-    """Walk through a history: learn from what had ended, predict the next `days`, move on.
+    """Walk through a history: predict each job when it was submitted, learn from it when it ended.
 
-    skip: the share of the runs that are only learned from. advance gets how many runs of all are
-    done with. Returns the predictions, and the jobs that the last model had learned from. Raises
-    NothingToPredictError.
+    skip: the share of the runs that are only learned from. advance gets how many runs more are done
+    with. deployed: what learns, where that is not Sluice as it is. Returns the predictions, and the
+    jobs that were known at the end. Raises NothingToPredictError.
     """
+    ordered = sorted(past.jobs, key=lambda job: (job.submit, job.logs))
+    begin = int(len(ordered) * skip)
+    advance(begin)
+    site = (deployed or Deployed)(past, known_after)
     items: list[PastPrediction] = []
-    earlier: list[FinishedJob] = []
-    forests: SubmitModel | None = None
-    advance(int(len(past.jobs) * skip))
-    for step, (ended, submitted) in enumerate(steps_of(past.jobs, days=days, skip=skip)):
-        if ended:
-            silent = ended_before(past.silent, submitted[0].submit)
-            kept = None if step % FORESTS_EVERY == 0 else forests
-            model, _ = fit_quickly(ended, kept, silent=silent)
-            forests, earlier = model.forests, ended
-            items += predict_past(bundle_of(model), submitted)
-        advance(len(submitted))
+    for job in ordered[begin:]:
+        site.move_to(job.submit)
+        if site.known:
+            items.append(predict_one(site.bundle_for(job), job, site.yardsticks))
+        advance(1)
     if not items:
         raise NothingToPredictError(
             "no run ended before another was submitted, so none can be predicted from the past; "
             "read more with `sluice history ingest PATH…`"
         )
-    return items, earlier
+    return items, site.known
 
 
-def steps_of(
-    jobs: Sequence[FinishedJob], *, days: float, skip: float
-) -> Iterator[tuple[list[FinishedJob], list[FinishedJob]]]:
-    """Yield (what had ended, what was submitted next), moving on by so many days.
+class Deployed:
+    """What is known at a moment of the past."""
 
-    The first `skip` of the jobs are only learned from.
-    """
-    ordered = sorted(jobs, key=lambda job: (job.submit, job.logs))
-    at = int(len(ordered) * skip)
-    submits = [job.submit for job in ordered]
-    while at < len(ordered):
-        moment = submits[at]
-        stop = int(np.searchsorted(submits, moment + days * 86400))
-        yield ended_before(ordered, moment), ordered[at:stop]
-        at = stop
+    def __init__(self, past: Past, known_after: int) -> None:
+        self.yardsticks = Yardsticks()
+        self._ended = sorted(past.jobs, key=lambda job: (job.end, job.logs))
+        self._silent = past.silent
+        self._known_after = known_after
+        self._known = self._looked_back = 0
+        self._table = GrowingTable([], [], Hindsight())
+        self._entries: dict[Place, dict[float, list[Learned]]] = defaultdict(dict)
+
+    @property
+    def known(self) -> list[FinishedJob]:
+        return self._ended[: self._known]
+
+    def move_to(self, moment: int) -> None:
+        """Learn from what is known by then."""
+        while self._known < len(self._ended):
+            job = self._ended[self._known]
+            if job.end + self._known_after > moment:
+                break
+            self._known += 1
+            self.yardsticks.add(job)
+            for place in self._table.add(job):
+                self._entries.pop(place, None)
+        is_first = self._known > 0 and self._looked_back == 0
+        if is_first or self._known - self._looked_back >= max(MIN_GROWN, GROWN * self._known):
+            self._looked_back = self._known
+            silent = ended_before(self._silent, moment)
+            self._table = GrowingTable(self.known, silent, self.look_back(self.known))
+            self._entries.clear()
+
+    def look_back(self, jobs: list[FinishedJob]) -> Hindsight:
+        return hindsight_of(jobs)
+
+    def entries_for(self, job: FinishedJob) -> list[Learned]:
+        """Return the entries that a job may be predicted by."""
+        entries: list[Learned] = []
+        for place in keys_of(job):
+            known = self._entries[place]
+            if job.size not in known:
+                known[job.size] = self._table.entries(place, {job.size})
+            entries += known[job.size]
+        return entries
+
+    def bundle_for(self, job: FinishedJob) -> Bundle:
+        hindsight = {"ageing": self._table.hindsight.ageing}
+        return bundle_of(TrainedModel(tuple(self.entries_for(job)), {"hindsight": hindsight}))

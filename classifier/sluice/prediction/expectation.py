@@ -1,8 +1,11 @@
 """What earlier runs let expect of the next one, also at another size.
 
-Runs count by how recent they are, in days and in runs, and by how alike their size is. One that
-does something else than ever before may be an accident; several in a row after years of something
-else are a change, and what was before it hardly counts any more.
+Runs count by how recent they are, in days and in runs. One that does something else than ever
+before may be an accident; several in a row after years of something else are a change, and what was
+before it hardly counts any more.
+
+How many runs a number is told by is chosen from MEMORIES, of which the first is the last run: by
+what each would have said of the runs there were, here and at the site as a whole.
 """
 
 from __future__ import annotations
@@ -21,13 +24,14 @@ from sluice.policies.core import UNKNOWN
 from sluice.prediction.jobs import NUMBERS, alone_log_sd
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from sluice.prediction.jobs import FinishedJob
 
     Array = NDArray[np.float64]
+    Losses = Mapping[str, Sequence[float]]  # by number, what each of MEMORIES lost a run
 
 
 HALF_LIFE = 90 * 86400  # seconds: a run of a quarter ago counts half
@@ -37,11 +41,22 @@ STREAK = 3  # runs in a row that do something new are a change
 STEADY = 0.9  # share of one pattern among what was before, for there to be a change at all
 BEFORE_CHANGE = 0.05  # what such a run still counts
 SPREAD_RUNS = 30  # the newest, whose weights on a target are compared
-LIKENESS = 0.5  # octaves: the sd of the weight over sizes
+MEMORIES = (1.0, 3.0, 8.0, float(HALF_LIFE_RUNS))
+"""Runs after which one counts half for a number; by the first, the newest decides."""
+TRIED_RUNS = 16  # the newest, which each memory has to tell from those before
+TRIED_HALF_LIFE = 12.0  # of them
+SITE_RUNS = 8.0  # of one's own weigh as much as those of the whole site
+MOST_LOST = 1.0  # by one run, of |ln (value / told)|: how far off hardly matters
 SPREAD = ("write_bytes", "read_bytes", "rate", "burst_seconds", "io_share", "runtime_seconds")
 """Numbers whose spread over the runs is told."""
 FIRST_SPREAD = 0.5  # of ln (value): what one run lets expect of the next
 FEWEST_BYTES = 1024.0  # below, factors mean nothing
+MIN_TRIED = 20  # runs of a site, for what a memory lost by them to count
+_TO_LAST, _TO_MANY = (0.0, 0.005, 0.01, 0.02), (0.02, 0.01, 0.005, 0.0)
+_UNTOLD = {
+    name: _TO_LAST if name in ("write_bytes", "read_bytes") else _TO_MANY for name in NUMBERS
+}
+"""What memories lose at a site that has not told: volumes are the last run's, rates many runs'."""
 
 
 def recency(jobs: Sequence[FinishedJob]) -> Array:
@@ -78,13 +93,6 @@ def change(jobs: Sequence[FinishedJob]) -> int:
         return 0
     commonest = max(before.count(pattern) for pattern in sorted(set(before)))
     return len(before) if commonest >= STEADY * len(before) else 0
-
-
-def likeness(jobs: Sequence[FinishedJob], size: float) -> Array:
-    """Weigh runs by how alike their size is to this one; those without a size do not count."""
-    sizes = np.array([job.size for job in jobs])
-    octaves = np.log2(np.maximum(sizes, 1.0) / size)
-    return np.where(sizes > 0, np.exp(-((octaves / LIKENESS) ** 2) / 2), 0.0)
 
 
 def vote(jobs: Sequence[FinishedJob], weights: Array) -> tuple[str, float]:
@@ -126,11 +134,12 @@ def expected(
     *,
     laws: Sequence[Law] = (),
     first_spread: float = FIRST_SPREAD,
+    losses: Losses | None = None,
 ) -> Profile:
     """Return the profile that the next run is expected to have.
 
     Jobs come the oldest first. Numbers are weighted medians of what the runs would have shown
-    where the laws put the profile.
+    where the laws put the profile; losses: of the site, where memories are chosen.
     """
     weights = recency(jobs) if weights is None else weights
     pattern, confidence = vote(jobs, weights)
@@ -140,7 +149,8 @@ def expected(
         for name, share in job.profile.shares.items():
             shares[name] += weight / total * share
     values = carried_over(jobs, NUMBERS, laws)
-    medians = _weighted_medians(values, weights)
+    faster = None if losses is None else _faster(NUMBERS, values, losses)
+    medians = _weighted_medians(NUMBERS, values, weights, faster)
     return Profile(
         pattern=pattern,
         confidence=confidence,
@@ -149,11 +159,90 @@ def expected(
         log_sd=_log_sd(jobs),
         runs=len(jobs),
         spread=_with_doubt_of_alone(
-            spreads_of(values, weights, medians, first_spread),
+            spreads_of(NUMBERS, values, weights, medians, first_spread),
             alone_log_sd(jobs),
             medians.get("io_share", 1.0),
         ),
     )
+
+
+def told_by(
+    jobs: Sequence[FinishedJob], losses: Losses
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return those of SPREAD that runs tell, and their spreads: as `expected`, but that alone."""
+    weights = recency(jobs)
+    values = carried_over(jobs, SPREAD, ())
+    medians = _weighted_medians(SPREAD, values, weights, _faster(SPREAD, values, losses))
+    spread = spreads_of(SPREAD, values, weights, medians)
+    return medians, _with_doubt_of_alone(spread, alone_log_sd(jobs), medians.get("io_share", 1.0))
+
+
+# How many runs tell a number
+
+
+def lost_by(names: Sequence[str], values: Array) -> Array:
+    """Return what each memory lost by each run but the first: (memories, numbers, runs).
+
+    values: (names, runs), the oldest first, nan where not known; there the loss is nan.
+    """
+    logs = np.log(np.maximum(values, _least(names)))
+    runs = logs.shape[1]
+    order = np.argsort(logs, axis=1, kind="stable")
+    ordered = np.take_along_axis(logs, order, axis=1)
+    # how many runs before the one that is told; behind it, none
+    ages = np.arange(runs - 1)[None, :, None] - order[:, None, :]
+    ages = np.where((ages >= 0) & ~np.isnan(ordered)[:, None, :], ages, runs)
+    told = np.empty((len(MEMORIES), len(logs), runs - 1))
+    for memory, half_life in enumerate(MEMORIES):
+        weights = np.append(0.5 ** (np.arange(runs) / half_life), 0.0)
+        reached = np.cumsum(weights[ages], axis=2)
+        total = reached[:, :, -1:]
+        middle = (reached >= total / 2).argmax(axis=2)
+        told[memory] = np.where(
+            total[:, :, 0] > 0, np.take_along_axis(ordered, middle, axis=1), np.nan
+        )
+    return np.asarray(np.minimum(np.abs(told - logs[None, :, 1:]), MOST_LOST))
+
+
+def _least(names: Sequence[str]) -> Array:
+    return np.array([[FEWEST_BYTES if name.endswith("_bytes") else 1e-9] for name in names])
+
+
+def _faster(names: Sequence[str], values: Array, losses: Losses) -> Array:
+    """Return by what weights of (names, runs) change for the memory of each number."""
+    runs = values.shape[1]
+    lost = np.array([losses.get(name, _UNTOLD[name]) for name in names]).T * SITE_RUNS
+    if runs > 1:
+        own = lost_by(names, values[:, -TRIED_RUNS - 1 :])
+        ranks = np.arange(own.shape[2])[::-1]
+        lost = lost + np.nansum(own * 0.5 ** (ranks / TRIED_HALF_LIFE), axis=2)
+    chosen = np.array(MEMORIES)[lost.argmin(axis=0)]
+    ranks = np.arange(runs)[::-1]
+    return np.asarray(0.5 ** (ranks * (1 / chosen - 1 / HALF_LIFE_RUNS)[:, None]))
+
+
+def site_losses(
+    groups: Iterable[tuple[int, Sequence[FinishedJob]]],
+) -> dict[str, tuple[float, ...]]:
+    """Return what each memory lost a run, by number, in the mean over users.
+
+    groups: users and runs of theirs, the oldest first. Each user counts once, so that no user's
+    runs decide for the others.
+    """
+    total: dict[int, Array] = defaultdict(lambda: np.zeros((len(MEMORIES), len(NUMBERS))))
+    count: dict[int, Array] = defaultdict(lambda: np.zeros(len(NUMBERS)))
+    for uid, jobs in groups:
+        if len(jobs) > 1:
+            lost = lost_by(NUMBERS, carried_over(jobs[-TRIED_RUNS - 1 :], NUMBERS, ()))
+            total[uid] += np.nansum(lost, axis=2)
+            count[uid] += (~np.isnan(lost[0])).sum(axis=1)
+    found = {}
+    for place, name in enumerate(NUMBERS):
+        users = [uid for uid in total if count[uid][place]]
+        if sum(count[uid][place] for uid in users) >= MIN_TRIED:
+            means = [total[uid][:, place] / count[uid][place] for uid in users]
+            found[name] = tuple(np.mean(means, axis=0).round(6).tolist())
+    return found
 
 
 def _with_doubt_of_alone(
@@ -179,18 +268,22 @@ def carried_over(jobs: Sequence[FinishedJob], names: Sequence[str], laws: Sequen
 
 
 def spreads_of(
-    values: Array, weights: Array, centres: Mapping[str, float], first: float = FIRST_SPREAD
+    rows_of: Sequence[str],
+    values: Array,
+    weights: Array,
+    centres: Mapping[str, float],
+    first: float = FIRST_SPREAD,
 ) -> dict[str, float]:
     """Return the sd of ln (value of the next run) around what is expected, where that is told.
 
-    values: rows of NUMBERS. Drawn towards `first`, which counts as one run; few runs leave more
-    open.
+    rows_of: names of the rows of values. Drawn towards `first`, which counts as one run; few runs
+    leave more open.
     """
     names = [name for name in SPREAD if name in centres]
     if not names:
         return {}
-    rows = values[[NUMBERS.index(name) for name in names]]
-    least = np.array([[FEWEST_BYTES if name.endswith("_bytes") else 1e-9] for name in names])
+    rows = values[[rows_of.index(name) for name in names]]
+    least = _least(names)
     centre = np.maximum([[centres[name]] for name in names], least)
     known = ~np.isnan(rows)
     logs = np.where(known, np.log(np.maximum(rows, least)) - np.log(centre), 0.0)
@@ -201,19 +294,25 @@ def spreads_of(
     return dict(zip(names, np.sqrt(variance * (1 + 1 / count)).tolist(), strict=True))
 
 
-def _weighted_medians(values: Array, weights: Array) -> dict[str, float]:
-    """Return the median of each of NUMBERS of which at least half of the weight knows the value."""
+def _weighted_medians(
+    names: Sequence[str], values: Array, weights: Array, faster: Array | None = None
+) -> dict[str, float]:
+    """Return the median of each number of which at least half of the weight knows the value.
+
+    faster: by what the weights of each number change; None: they stay.
+    """
     order = np.argsort(values, axis=1, kind="stable")  # nan, not known, comes last
+    weights = np.broadcast_to(weights, values.shape) * (1.0 if faster is None else faster)
     known = np.where(np.isnan(values), 0.0, weights)
     reached = np.cumsum(np.take_along_axis(known, order, axis=1), axis=1)
     total = reached[:, -1]
     middle = (reached >= total[:, None] / 2).argmax(axis=1)
     places = np.arange(len(values))
     medians = values[places, order[places, middle]].tolist()
-    enough = ((total > 0) & (total >= weights.sum() / 2)).tolist()
+    enough = ((total > 0) & (total >= weights.sum(axis=1) / 2)).tolist()
     return {
         name: median
-        for name, median, is_enough in zip(NUMBERS, medians, enough, strict=True)
+        for name, median, is_enough in zip(names, medians, enough, strict=True)
         if is_enough
     }
 

@@ -158,6 +158,12 @@ class FinishedJob:
         return float(self.tasks or self.nodes)
 
     @cached_property
+    def moved(self) -> float:
+        """Bytes written and read."""
+        numbers = self.profile.numbers
+        return numbers.get("write_bytes", 0.0) + numbers.get("read_bytes", 0.0)
+
+    @cached_property
     def log_weight(self) -> float:
         """Ln w (jobs.py), worked out once: each entry of its keys asks for it."""
         return log_weight(self.profile)

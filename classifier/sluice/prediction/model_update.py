@@ -6,12 +6,12 @@ predict the other half. The new one is worse if its squared error is larger by m
 would have it. Then the old one stays: runs that were read wrongly or a week of failing jobs must
 not make decisions worse.
 
-A model's application table, brought up to date with every run: what sluice-learn publishes. Forests
-and calibration are fitted seldom, as that takes a minute on a large site. The table is what knows a
-program after its next run, and an entry of it depends on the runs under its key alone: so a new log
-costs its own few entries, however long the history is. What is no new log (jobs without one, rows
-that the accounting changed) comes in when the history is read as a whole; so does what a run with
-co-runners would have done alone.
+A model's application table, brought up to date with every run: what sluice-learn publishes. What
+the past shows of predictions (hindsight.py) is looked at seldom, as that takes long on a large
+site. The table is what knows a program after its next run, and an entry of it depends on the runs
+under its key alone: so a new log costs its own few entries, however long the history is. What is no
+new log (jobs without one, rows that the accounting changed) comes in when the history is read as a
+whole; so does what a run with co-runners would have done alone.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.prediction.applications import entries_under, in_order
-from sluice.prediction.evidence_levels import Reliability, groups_of, keys_of
+from sluice.prediction.applications import GrowingTable
 from sluice.prediction.jobs import finished_jobs
 from sluice.prediction.score import PastPrediction, ended_before, predict_past
 from sluice.prediction.submission_features import Submissions
@@ -34,7 +33,7 @@ from sluice.prediction.train import (
     TrainedModel,
     bundle_of,
     fit,
-    fit_to_predict,
+    fit_quickly,
     keep,
     past_of,
 )
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
 
     from sluice.history_db.records import Application, Decision, Model, Run
     from sluice.history_db.store import Store
-    from sluice.prediction.applications import Learned
+    from sluice.prediction.applications import Learned, Place
     from sluice.prediction.jobs import FinishedJob
     from sluice.prediction.train import Past
 
@@ -81,10 +80,7 @@ def compare(in_use: Model, jobs: Sequence[FinishedJob]) -> Comparison | None:
     if len(new) < MIN_NEW:
         return None
     tested = new[len(new) // 2 :][:MOST_TESTED]
-    judgement = old.metrics.get("new_applications") or {}
-    model = fit_to_predict(
-        tested, ended_before(ordered, tested[0].submit), scale=judgement.get("scale", 1.0)
-    )
+    model = fit_quickly(ended_before(ordered, tested[0].submit), asked=tested)
     old_squares = _squares(predict_past(bundle_of(old), tested))
     new_squares = _squares(predict_past(bundle_of(model), tested))
     return Comparison(
@@ -162,10 +158,6 @@ def digest_of(past: Past) -> str:
     return hashed.hexdigest()
 
 
-Place = tuple[int, int]
-"""Number of a level, and key of an entry and of those for its sizes."""
-
-
 class CurrentModel:
     """A trained model whose application table knows what the history holds."""
 
@@ -176,10 +168,6 @@ class CurrentModel:
         self.version = 0
         """Rises whenever the table is made anew, or a part of it."""
         self._trained = model
-        self._calibration = {
-            evidence: Reliability(**curve)
-            for evidence, curve in model.metrics.get("calibration", {}).items()
-        }
         self._kept = {_identity(entry): entry.application for entry in model.table}
         """The applications as the history has them, with their ids."""
         self._table: dict[Place, list[Learned]] = {}
@@ -195,14 +183,13 @@ class CurrentModel:
 
     def take(self, store: Store, past: Past) -> None:
         """Start again from what was just read of the history. Raises HistoryError."""
-        self._groups = defaultdict(list, groups_of(past.jobs))
-        self._silent = groups_of(past.silent)
+        self._jobs = GrowingTable(past.jobs, past.silent, self._trained.hindsight)
         self._by_log = {log: job for job in past.jobs for log in job.logs}
         self._last_log = max(self._by_log, default=0)
         self._unfinished = set()
         self.until = max((job.end for job in past.jobs), default=0)
         self._table = {}
-        self._learn(store, self._groups)
+        self._learn(store, self._jobs.places)
 
     def add_new_runs(self, store: Store) -> int:
         """Learn from the logs that were read since; return how many jobs. Raises HistoryError."""
@@ -220,13 +207,9 @@ class CurrentModel:
     def _put(self, job: FinishedJob) -> Iterator[Place]:
         """Take a job in, in place of what fewer of its logs told; yield where that matters."""
         for before in {id(old): old for log in job.logs if (old := self._by_log.get(log))}.values():
-            for place in keys_of(before):
-                self._groups[place].remove(before)
-                yield place
+            yield from self._jobs.remove(before)
         self._by_log |= dict.fromkeys(job.logs, job)
-        for place in keys_of(job):
-            self._groups[place].append(job)
-            yield place
+        yield from self._jobs.add(job)
 
     def _learn(self, store: Store, places: Iterable[Place]) -> None:
         """Make the entries of these keys anew, and tell the history of those that changed."""
@@ -234,18 +217,7 @@ class CurrentModel:
         if not places:
             return
         self.version += 1
-        fresh: dict[Place, list[Learned]] = {
-            place: list(
-                entries_under(
-                    place,
-                    in_order(self._groups[place]),
-                    self._silent.get(place, []),
-                    calibration=self._calibration,
-                )
-            )
-            for place in places
-            if self._groups[place]
-        }
+        fresh = {place: self._jobs.entries(place) for place in places}
         self._keep(store, [entry for group in fresh.values() for entry in group])
         for place in places:
             self._table.pop(place, None)

@@ -11,9 +11,8 @@ import numpy as np
 
 from sluice.patterns.classifier import calibration_error, reliability
 from sluice.policies import core
-from sluice.prediction.applications import VOLUME
 from sluice.prediction.jobs import application_of, finished_jobs, submission_of, unlogged_jobs
-from sluice.prediction.submission_features import Submissions
+from sluice.prediction.submission_features import VOLUMES, Submissions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -31,12 +30,50 @@ if TYPE_CHECKING:
 BINS = 10  # of the expected calibration error
 
 
+class Yardsticks:
+    """What predictions have to beat: a user's last run, and the mean of the application."""
+
+    def __init__(self, jobs: Iterable[FinishedJob] = ()) -> None:
+        self._last: dict[object, FinishedJob] = {}
+        self._sums: dict[str, tuple[int, float]] = {}
+        for job in sorted(jobs, key=lambda job: job.end):
+            self.add(job)
+
+    def add(self, job: FinishedJob) -> None:
+        """Take a job in that ended."""
+        program = application_of(job.uid, job.name)
+        for key in (program, (program, job.size)):
+            last = self._last.get(key)
+            if last is None or last.start <= job.start:
+                self._last[key] = job
+        count, total = self._sums.get(job.stem, (0, 0.0))
+        self._sums[job.stem] = count + 1, total + job.moved
+
+    def as_last_time(self, job: FinishedJob) -> float | None:
+        """Return the bytes that its user's last run of the same name and size moved.
+
+        Where none was of that size, that of any size; None where there was none.
+        """
+        program = application_of(job.uid, job.name)
+        last = self._last.get((program, job.size)) or self._last.get(program)
+        return last.moved if last else None
+
+    def mean(self, job: FinishedJob) -> float | None:
+        """Return what runs of its name moved in the mean; None where there was none."""
+        count, total = self._sums.get(job.stem, (0, 0.0))
+        return total / count if count else None
+
+
 @dataclass(frozen=True, slots=True)
 class PastPrediction:
     """A job of the past, and what was predicted of it."""
 
     job: FinishedJob
     prediction: View
+    as_last_time: float | None = None
+    """Bytes that the last run moved."""
+    mean: float | None = None
+    """Bytes that runs of the application moved in the mean."""
 
     @property
     def is_right(self) -> bool:
@@ -50,19 +87,48 @@ class PastPrediction:
     def confidence(self) -> float:
         return float(self.prediction.profile.confidence)
 
+    @property
+    def moved(self) -> float | None:
+        """Bytes that it was to move; None where that is not known."""
+        profile = self.prediction.profile
+        known = [n for n in (profile.write_bytes, profile.read_bytes) if n is not None]
+        return sum(known) if known else None
+
     def octaves_off(self, name: str) -> float | None:
         """|log2| of predicted over true; None where either is unknown or nothing."""
-        said, true = getattr(self.prediction.profile, name), self.job.profile.numbers.get(name)
-        return abs(math.log2(said / true)) if said and true else None
+        return octaves(getattr(self.prediction.profile, name), self.job.profile.numbers.get(name))
 
-    def is_flagged(self, name: str) -> bool:
-        """Whether its spread says that a number may be off by more than a factor of two."""
-        return float(self.prediction.profile.spread.get(name, math.inf)) > core.WIDE
+    @property
+    def volume(self) -> str:
+        """Name the number that most of its bytes are."""
+        profile = self.prediction.profile
+        return max(VOLUMES, key=lambda name: getattr(profile, name) or 0.0)
+
+    @property
+    def is_flagged(self) -> bool:
+        """Whether its spread says that the bytes may be off by more than a factor of two."""
+        return float(self.prediction.profile.spread.get(self.volume, math.inf)) > core.WIDE
+
+    @property
+    def is_inside(self) -> bool | None:
+        """Whether most of its bytes are in their interval; None where there is none."""
+        off, spread = self.octaves_off(self.volume), self.prediction.profile.spread.get(self.volume)
+        if off is None or spread is None:
+            return None
+        return off * math.log(2) <= core.Z90 * float(spread)
+
+
+def octaves(said: float | None, was: float | None) -> float | None:
+    """Return |log2| of one over the other; None where either is unknown or nothing."""
+    return abs(math.log2(said / was)) if said and was else None
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How well jobs were predicted. Shares are None where there is nothing to share."""
+    """How well jobs were predicted. Shares are None where there is nothing to share.
+
+    What follows `brier` is of the answered ones; bytes are those written and read.
+    """
 
     jobs: int
     accuracy: float
@@ -70,20 +136,25 @@ class Score:
     answered: float
     """Share of the jobs for which it was certain enough not to abstain, by the user's own runs."""
     accuracy_answered: float | None
-    brier: float
-    """Mean square of confidence less outcome."""
     calibration_error: float
     """Expected calibration error, in ten bins of equal width."""
-    chunk_within_2: float | None
-    """Of the answered ones: share whose chunk is right within a factor of two."""
+    brier: float
+    """Mean square of confidence less outcome."""
     bytes_within_2: float | None
-    """Likewise of the bytes written."""
+    """Share whose bytes are right within a factor of two."""
+    last_within_2: float | None
+    """Likewise, had it been said that they are those of the user's last run."""
+    mean_within_2: float | None
+    """Likewise, of the mean of the application."""
+    bytes_inside: float | None
+    """Share whose bytes are in their interval, which nine in ten should."""
+    chunk_within_2: float | None
     rate_within_2: float | None
     burst_within_2: float | None
     bytes_flagged: float | None
-    """Of the answered ones whose bytes are off by more: share whose spread had said so."""
+    """Of those whose bytes are off by more: share whose spread had said so."""
     flagged: float | None
-    """Of all answered ones: share whose spread says so of the bytes."""
+    """Share whose spread says so of the bytes."""
     baseline: str
     """The pattern that was commonest before."""
     baseline_accuracy: float
@@ -93,8 +164,17 @@ def ended_before(jobs: Sequence[FinishedJob], time: int) -> list[FinishedJob]:
     return [job for job in jobs if job.end <= time]
 
 
-def predict_past(bundle: Bundle, jobs: Sequence[FinishedJob]) -> list[PastPrediction]:
-    return [PastPrediction(job, bundle.predict(submission_of(job), job.submit)) for job in jobs]
+def predict_past(
+    bundle: Bundle, jobs: Sequence[FinishedJob], earlier: Iterable[FinishedJob] = ()
+) -> list[PastPrediction]:
+    """Predict jobs; earlier: those by which last runs and means are told."""
+    known = Yardsticks(earlier)
+    return [predict_one(bundle, job, known) for job in jobs]
+
+
+def predict_one(bundle: Bundle, job: FinishedJob, known: Yardsticks) -> PastPrediction:
+    prediction = bundle.predict(submission_of(job), job.submit)
+    return PastPrediction(job, prediction, known.as_last_time(job), known.mean(job))
 
 
 def scores(
@@ -118,19 +198,24 @@ def judge(items: Sequence[PastPrediction], earlier: Sequence[FinishedJob]) -> Sc
     taken = [item for item, is_taken in zip(items, answered, strict=True) if is_taken]
     patterns = Counter(job.profile.pattern for job in earlier)
     commonest = max(sorted(patterns), key=lambda name: patterns[name], default=core.UNKNOWN)
+    moved = [item for item in taken if item.job.moved]
+    off = [item for item in moved if (octaves(item.moved, item.job.moved) or 0.0) > 1.0]
     return Score(
         jobs=len(items),
         accuracy=float(right.mean()),
         answered=float(answered.mean()),
         accuracy_answered=float(right[answered].mean()) if answered.any() else None,
-        brier=float(((confidence - right) ** 2).mean()),
         calibration_error=_calibration_error(confidence, right),
-        chunk_within_2=_within_2(taken, "chunk_bytes"),
-        bytes_within_2=_within_2(taken, "write_bytes"),
-        rate_within_2=_within_2(taken, "rate"),
-        burst_within_2=_within_2(taken, "burst_seconds"),
-        bytes_flagged=_flagged([item for item in taken if _is_off(item, VOLUME)], VOLUME),
-        flagged=_flagged([item for item in taken if item.job.profile.numbers.get(VOLUME)], VOLUME),
+        brier=float(((confidence - right) ** 2).mean()),
+        bytes_within_2=_within_2(octaves(item.moved, item.job.moved) for item in taken),
+        last_within_2=_within_2(octaves(item.as_last_time, item.job.moved) for item in taken),
+        mean_within_2=_within_2(octaves(item.mean, item.job.moved) for item in taken),
+        bytes_inside=_share(item.is_inside for item in taken),
+        chunk_within_2=_within_2(item.octaves_off("chunk_bytes") for item in taken),
+        rate_within_2=_within_2(item.octaves_off("rate") for item in taken),
+        burst_within_2=_within_2(item.octaves_off("burst_seconds") for item in taken),
+        bytes_flagged=_share(item.is_flagged for item in off),
+        flagged=_share(item.is_flagged for item in moved),
         baseline=commonest,
         baseline_accuracy=float(np.mean([item.job.profile.pattern == commonest for item in items])),
     )
@@ -146,18 +231,8 @@ def _calibration_error(confidence: np.ndarray, right: np.ndarray) -> float:
     return math.fsum(gaps) / len(confidence)
 
 
-def _within_2(items: Sequence[PastPrediction], name: str) -> float | None:
-    off = [octaves for item in items if (octaves := item.octaves_off(name)) is not None]
-    return float(np.mean([octaves <= 1.0 for octaves in off])) if off else None
-
-
-def _is_off(item: PastPrediction, name: str) -> bool:
-    octaves = item.octaves_off(name)
-    return octaves is not None and octaves > 1.0
-
-
-def _flagged(items: Sequence[PastPrediction], name: str) -> float | None:
-    return float(np.mean([item.is_flagged(name) for item in items])) if items else None
+def _within_2(off: Iterable[float | None]) -> float | None:
+    return _share(None if one is None else one <= 1.0 for one in off)
 
 
 MOST = 20_000
@@ -177,7 +252,11 @@ class LiveScore:
     """Pattern and volume as predicted (submission_features.py)."""
     pattern_right: float | None
     within_2: dict[str, float]
-    """By number: share within a factor of two."""
+    """By number: share within a factor of two; `moved` are bytes written and read."""
+    last_within_2: float | None
+    """Share whose bytes moved are within a factor of two of those of the user's last run."""
+    mean_within_2: float | None
+    """Likewise, of the mean of the application."""
     in_interval: dict[str, float]
     """By number: share within the interval for nine in ten; only where the model tells a spread."""
     brier: float | None
@@ -185,12 +264,28 @@ class LiveScore:
     calibration_error: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class LivePrediction:
+    """A job of which something was predicted, and by what it might have been instead."""
+
+    job: FinishedJob
+    predicted: Predicted
+    as_last_time: float | None
+    """Bytes that its user's last run of the same name and size had moved, else of any size."""
+    mean: float | None
+    """Bytes that runs of its name had moved in the mean."""
+
+    @property
+    def did(self) -> Profile:
+        return self.job.profile
+
+
 def live_predictions(
     store: Store, *, since: int, uid: int | None = None, most: int = MOST
-) -> list[FinishedJob]:
+) -> list[LivePrediction]:
     """Return the jobs of which something was predicted, and that started since and ended.
 
-    uid: of this user alone. Raises HistoryError.
+    uid: of this user alone. Last runs and means are of runs in that time. Raises HistoryError.
     """
     seen = Submissions(store.decisions.joined_decisions(most, uid=uid))
     runs = store.runs.runs(store.runs.run_ids(latest=most, since=since, uid=uid))
@@ -202,34 +297,50 @@ def live_predictions(
         if job.start >= since and uid in {None, job.uid}
         if (job.uid, job.start, job.name) not in logged
     ]
-    return sorted(
-        (job for job in jobs if job.predicted is not None), key=lambda job: (job.start, job.logs)
-    )
+    return sorted(with_yardsticks(jobs), key=lambda one: (one.job.start, one.job.logs))
 
 
-def score(jobs: Sequence[FinishedJob]) -> LiveScore:
-    """Score the predictions of jobs, each of which has one."""
-    pairs = [(job.predicted, job.profile) for job in jobs if job.predicted is not None]
-    taken = [pair for pair in pairs if pair[0].is_answered]
+def with_yardsticks(jobs: Sequence[FinishedJob]) -> list[LivePrediction]:
+    """Return what was predicted of jobs, with what jobs that ended before would have said."""
+    ended = sorted(jobs, key=lambda job: job.end)
+    known, count = Yardsticks(), 0
+    found = []
+    for job in sorted(jobs, key=lambda job: (job.submit, job.logs)):
+        while count < len(ended) and ended[count].end <= job.submit:
+            known.add(ended[count])
+            count += 1
+        if job.predicted is not None:
+            last, mean = known.as_last_time(job), known.mean(job)
+            found.append(LivePrediction(job, job.predicted, last, mean))
+    return found
+
+
+def score(items: Sequence[LivePrediction]) -> LiveScore:
+    pairs = [(item.predicted, item.did) for item in items]
+    answered = [item for item in items if item.predicted.is_answered]
+    taken = [(item.predicted, item.did) for item in answered]
     confidence, right = _verdicts(pairs)
+    within = _shares(taken, WITHIN, _is_within_2)
+    moved = _within_2(octaves(item.predicted.moved, item.job.moved) for item in answered)
     return LiveScore(
         jobs=len(pairs),
         answered=len(taken) / len(pairs) if pairs else 0.0,
         came_true=_share(p.came_true(did) for p, did in taken),
         pattern_right=_share(p.is_right(did) for p, did in taken),
-        within_2=_shares(taken, WITHIN, _is_within_2),
+        within_2=within if moved is None else {"moved": moved} | within,
+        last_within_2=_within_2(octaves(item.as_last_time, item.job.moved) for item in answered),
+        mean_within_2=_within_2(octaves(item.mean, item.job.moved) for item in answered),
         in_interval=_shares(taken, INTERVALS, lambda p, did, name: p.is_within(did, name)),
         brier=float(((confidence - right) ** 2).mean()) if len(right) else None,
         calibration_error=calibration_error(confidence, right) if len(right) else None,
     )
 
 
-def report(jobs: Sequence[FinishedJob], names: Callable[[int], str]) -> dict[str, Any]:
+def report(items: Sequence[LivePrediction], names: Callable[[int], str]) -> dict[str, Any]:
     """Return what `sluice model score --json` prints; names gives a user's name."""
-    pairs = [(job.predicted, job.profile) for job in jobs if job.predicted is not None]
-    confidence, right = _verdicts(pairs)
+    confidence, right = _verdicts([(item.predicted, item.did) for item in items])
     return {
-        "all": asdict(score(jobs)),
+        "all": asdict(score(items)),
         "reliability": [
             {"said": said, "came_true": true, "jobs": count}
             for said, true, count in reliability(confidence, right)
@@ -237,12 +348,12 @@ def report(jobs: Sequence[FinishedJob], names: Callable[[int], str]) -> dict[str
         "by_program": [
             {"user": names(uid), "program": program, **asdict(score(group))}
             for (uid, program), group in _grouped(
-                jobs, lambda job: application_of(job.uid, job.name)
+                items, lambda item: application_of(item.job.uid, item.job.name)
             )
         ],
         "by_user": [
             {"user": names(uid), **asdict(score(group))}
-            for uid, group in _grouped(jobs, lambda job: job.uid)
+            for uid, group in _grouped(items, lambda item: item.job.uid)
         ],
     }
 
@@ -256,21 +367,18 @@ def _verdicts(
 
 
 def _grouped(
-    jobs: Sequence[FinishedJob], key: Callable[[FinishedJob], Any]
-) -> list[tuple[Any, list[FinishedJob]]]:
-    """Group jobs by a key, those with most predictions that failed first."""
-    groups: dict[Hashable, list[FinishedJob]] = defaultdict(list)
-    for job in jobs:
-        groups[key(job)].append(job)
+    items: Sequence[LivePrediction], key: Callable[[LivePrediction], Any]
+) -> list[tuple[Any, list[LivePrediction]]]:
+    """Group predictions by a key, those of which most failed first."""
+    groups: dict[Hashable, list[LivePrediction]] = defaultdict(list)
+    for item in items:
+        groups[key(item)].append(item)
     return sorted(groups.items(), key=lambda item: (-_failed(item[1]), -len(item[1]), item[0]))
 
 
-def _failed(jobs: Sequence[FinishedJob]) -> int:
+def _failed(items: Sequence[LivePrediction]) -> int:
     return sum(
-        job.predicted is not None
-        and job.predicted.is_answered
-        and job.predicted.came_true(job.profile) is False
-        for job in jobs
+        item.predicted.is_answered and item.predicted.came_true(item.did) is False for item in items
     )
 
 

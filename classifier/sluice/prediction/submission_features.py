@@ -35,7 +35,7 @@ SCORED = (*VOLUMES, "chunk_bytes", "rate", "burst_seconds", "io_share", "runtime
 """Numbers that are laid next to each other."""
 FEW_BYTES = 1 << 20
 """Below, factors mean nothing."""
-OTHERS = frozenset({"none", "name", "forest", "account", "site"})
+OTHERS = frozenset({"none", "name"})
 """Evidence that is not of the user's own runs: its failures say nothing of these."""
 RUNS_HALF_LIFE = 1.5
 """After so many runs, what became of a prediction counts half."""
@@ -71,6 +71,12 @@ class Predicted:
             numbers={name: value for name, value in known.items() if value >= 0},
             spread={name: float(spread[name]) for name in SCORED if name in spread},
         )
+
+    @property
+    def moved(self) -> float | None:
+        """Bytes to be written and read; None where neither is known."""
+        known = [self.numbers[name] for name in VOLUMES if name in self.numbers]
+        return sum(known) if known else None
 
     def is_right(self, did: Profile) -> bool | None:
         """Whether the pattern came true; None where that is unknown."""

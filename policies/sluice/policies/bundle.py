@@ -7,15 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.policies._core import ffi, lib
 from sluice.policies.container import read_regular
-from sluice.policies.core import FEATURES
-from sluice.policies.structs import FIELD_NAMES, PATTERNS, CoreError, View, checked
+from sluice.policies.structs import CoreError, View, checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 class Bundle:
@@ -75,45 +71,12 @@ class Bundle:
     def application_count(self) -> int:
         return int(lib.sluice_bundle_application_count(self.handle))
 
-    @property
-    def tree_count(self) -> int:
-        return int(lib.sluice_bundle_tree_count(self.handle))
-
-    @property
-    def node_count(self) -> int:
-        return int(lib.sluice_bundle_node_count(self.handle))
-
     def application(self, place: int) -> View:
         """Return the application at a place, from 0 to application_count - 1."""
         return View(lib.sluice_bundle_application(self.handle, place))
 
     def applications(self) -> Iterator[View]:
         return map(self.application, range(self.application_count))
-
-    def forest_outputs(self, forest: int) -> tuple[str, ...]:
-        """Name what forest 0 (patterns) or 1 (numbers) predicts; empty without that forest."""
-        names = (PATTERNS, FIELD_NAMES)[forest]
-        return tuple(names[i] for i in View(lib.sluice_bundle_forest(self.handle, forest)).meaning)
-
-    def forest_tree_count(self, forest: int) -> int:
-        return int(lib.sluice_bundle_forest(self.handle, forest).tree_count)
-
-    def evaluate(self, forest: int, rows: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Mean leaf vectors of a forest for rows of features."""
-        import numpy as np  # noqa: PLC0415 - the daemon reads bundles without it
-
-        rows = np.ascontiguousarray(rows, np.float32)
-        if rows.ndim != 2 or rows.shape[1] != len(FEATURES):
-            raise CoreError(f"rows need {len(FEATURES)} features, not {rows.shape[1:]}")
-        out = np.empty((len(rows), len(self.forest_outputs(forest))))
-        for row, values in zip(rows, out, strict=True):
-            lib.sluice_forest_evaluate(
-                self.handle,
-                forest,
-                ffi.from_buffer("float[]", row),
-                ffi.from_buffer("double[]", values),
-            )
-        return out
 
     def predict(self, submission: View, now: int = 0) -> View:
         """Return the struct sluice_prediction for a submission.

@@ -1,6 +1,6 @@
 """Writes the model bundle, so that the core accepts it.
 
-Decision trees are laid out and walked by the core, within a bundle and outside of one.
+Decision trees of the pattern classifier are laid out and walked by the core.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from sluice.policies._core import ffi, lib
 from sluice.policies.container import Section, pack
-from sluice.policies.structs import EVIDENCE, FIELD_NAMES, PATTERNS, CoreError, View, new
+from sluice.policies.structs import EVIDENCE, FIELD_NAMES, CoreError, View, new
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ class TreeArrays(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PackedTrees:
-    """As a bundle holds them."""
+    """As the core takes them."""
 
     roots: NDArray[np.int64]
     nodes: NDArray[Any]
@@ -125,13 +125,6 @@ class Trees:
         return result
 
 
-class ForestArrays(TreeArrays, Protocol):
-    """A forest of a bundle; fields of a profile are in its leaves as log2 (1 + x)."""
-
-    meaning: Sequence[str]
-    """What each output is: patterns, or fields of a profile."""
-
-
 @dataclass(frozen=True, slots=True)
 class ArgumentLaw:
     """How numbers of a profile follow a number among the arguments of the submit line."""
@@ -169,29 +162,25 @@ class BundleApplication:
     """How the profile follows a number among the arguments; None: it does not."""
     is_confirmed: bool = True
     """System counters bear out what the runs behind it claim."""
+    newest: int = 0
+    """When the newest run behind it ended, UTC seconds; 0: it does not age."""
 
 
 def pack_bundle(
     *,
     policy: View,
     interference: Mapping[str, float] | View,
-    patterns: ForestArrays | None,
-    numbers: ForestArrays | None,
     applications: Sequence[BundleApplication],
     text: str,
     created: int,
     reviews: bytes = b"",
+    ageing: Mapping[str, Sequence[float]] | None = None,
 ) -> bytes:
-    """Return the bytes of a bundle; created is UTC seconds, reviews are review.packed."""
-    forests = [_pack_forest(patterns, PATTERNS), _pack_forest(numbers, FIELD_NAMES)]
-    heads = ffi.new("struct sluice_forest[2]")
-    for head, (meaning, trees) in zip(heads, forests, strict=True):
-        head.tree_count = len(trees.roots)
-        head.outputs = len(meaning)
-        head.meaning = meaning
-    heads[1].first_tree = heads[0].tree_count
-    first, second = (trees for _, trees in forests)
-    roots = np.concatenate([first.roots, second.roots + len(first.nodes)])
+    """Return the bytes of a bundle; created is UTC seconds, reviews are review.packed.
+
+    ageing: by field of the profile, what its spread is multiplied by at each of core.AGES and
+    beyond; nothing where it is not told.
+    """
     table = ffi.new("struct sluice_application[]", len(applications))
     for row, application in zip(table, applications, strict=True):
         row.key = application.key
@@ -200,6 +189,7 @@ def pack_bundle(
         row.size = application.size
         row.agreement = application.agreement
         row.is_confirmed = application.is_confirmed
+        row.newest = application.newest
         row.smallest, row.largest = application.sizes
         for name, exponent in application.exponents.items():
             row.exponent[FIELD_NAMES.index(name)] = exponent
@@ -219,19 +209,23 @@ def pack_bundle(
         [
             struct("POLICY", "struct sluice_policy", policy),
             struct("INTERFERENCE", "struct sluice_interference", interference),
-            section("FOREST", ffi.sizeof("struct sluice_forest"), bytes(ffi.buffer(heads))),
-            section("TREE", 4, roots.astype("<u4").tobytes()),
-            section("NODE", NODE.itemsize, first.nodes.tobytes() + second.nodes.tobytes()),
-            section("LEAF", 8, first.leaves.tobytes() + second.leaves.tobytes()),
             section(
                 "APPLICATION", ffi.sizeof("struct sluice_application"), bytes(ffi.buffer(table))
             ),
             section("APPLICATION_INDEX", 4, _index([a.key for a in applications]).tobytes()),
             section("TEXT", 1, text.encode()),
             section("REVIEW", ffi.sizeof("struct sluice_review"), reviews),
+            section("AGEING", ffi.sizeof("struct sluice_ageing"), _widening(ageing or {})),
         ],
         created=created,
     )
+
+
+def _widening(ageing: Mapping[str, Sequence[float]]) -> bytes:
+    table = np.ones((lib.SLUICE_AGES, len(FIELD_NAMES)), "<f4")
+    for name, factors in ageing.items():
+        table[:, FIELD_NAMES.index(name)] = factors
+    return table.tobytes()
 
 
 def _set_law(row: Any, law: ArgumentLaw) -> None:
@@ -239,14 +233,6 @@ def _set_law(row: Any, law: ArgumentLaw) -> None:
     row.least, row.greatest = law.values
     for name, exponent in law.exponents.items():
         row.argument_exponent[FIELD_NAMES.index(name)] = exponent
-
-
-def _pack_forest(
-    forest: ForestArrays | None, names: tuple[str, ...]
-) -> tuple[list[int], PackedTrees]:
-    if forest is None:
-        return [], PackedTrees(np.empty(0, np.int64), np.empty(0, NODE), np.empty((0, 0)))
-    return [names.index(name) for name in forest.meaning], pack_trees(forest)
 
 
 def _index(keys: Sequence[int]) -> NDArray[np.uint32]:

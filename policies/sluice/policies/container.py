@@ -55,7 +55,6 @@ def pack(kind: int, version: int, sections: Sequence[Section], *, created: int) 
     header.kind = kind
     header.version = version
     header.file_size = len(file)
-    header.feature_hash = lib.sluice_feature_hash()
     header.created = created
     header.section_count = len(sections)
     header.section_table = HEADER

@@ -62,10 +62,8 @@ NAME_SIZE: int = lib.SLUICE_NAME_SIZE
 """Bytes that a name is cut to, with its end."""
 MAX_NUMBERS: int = lib.SLUICE_MAX_NUMBERS
 """Numbers among the arguments of a submit line that are looked at: the first ones."""
-FEATURES = tuple(
-    ffi.string(lib.sluice_feature_name(i)).decode() for i in range(lib.sluice_feature_count())
-)
-"""What the submit-time forest sees, in order."""
+AGES = tuple(lib.sluice_ages[i] for i in range(lib.SLUICE_AGES - 1))
+"""Seconds up to which evidence counts as of one age; what is older is of one more."""
 
 
 def crc64(content: bytes) -> int:
@@ -319,13 +317,11 @@ class Arguments:
     """Of all words."""
     numbers: tuple[float, ...]
     """The first ones; 0: there is none."""
-    words: int
-    count: int
 
     @classmethod
     def of(cls, struct: View) -> Arguments | None:
         """None: the submit line is not known."""
-        return cls(struct.hash, struct.numbers, struct.words, struct.count) if struct.hash else None
+        return cls(struct.hash, struct.numbers) if struct.hash else None
 
     def members(self) -> dict[str, Any]:
         """Return the members of the struct: as asdict, which takes ten times as long."""
@@ -381,18 +377,8 @@ def is_own(prediction: View) -> bool:
 
 
 def size_key(key: int, size: float) -> int:
-    """Key of the entry for sizes of this octave; 0 if there is no key or no size."""
+    """Key of the entry for this very size; 0 if there is no key or no size."""
     return int(lib.sluice_application_size_key(key, size))
-
-
-def features(submissions: Sequence[View]) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Rows of len(FEATURES) features, one a submission."""
-    import numpy as np  # noqa: PLC0415 - only training needs it; the daemon does without
-
-    rows = np.empty((len(submissions), len(FEATURES)), np.float32)
-    for row, item in zip(rows, submissions, strict=True):
-        lib.sluice_submission_features(item.struct, ffi.from_buffer("float[]", row))
-    return rows
 
 
 # Interference

@@ -45,8 +45,7 @@ fields (struct counters *counters)
 static int
 is_maximum (unsigned int i)
 {
-	return i == INDEX_OF (known.max) || i == INDEX_OF (forest.max)
-	       || i == INDEX_OF (all.max);
+	return i == INDEX_OF (known.max) || i == INDEX_OF (all.max);
 }
 
 void

@@ -42,10 +42,9 @@ struct counters {
 	_Atomic uint64_t grants[SLUICE_GRANT_COUNT];
 	_Atomic uint64_t actions[SLUICE_ACTION_COUNT];
 	_Atomic uint64_t reasons[SLUICE_REASON_COUNT];
-	/* thread CPU time of job_submit, of one in TIMED_ONE_IN: applications found in
-	 * the table; jobs for which the forest ran; all that were recorded */
+	/* thread CPU time of job_submit, of one in TIMED_ONE_IN: jobs of
+	 * which the user's own runs are known; all that were recorded */
 	struct histogram known;
-	struct histogram forest;
 	struct histogram all;
 };
 

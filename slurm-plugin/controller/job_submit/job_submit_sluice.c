@@ -241,14 +241,14 @@ decide (const struct view *view, const job_desc_msg_t *job, uint32_t submit_uid,
 	sluice_record_set_mode (&view->config, view_policy (view), out);
 }
 
-/* A prediction that came from the user's own runs only; else others' were asked,
- * and the forest among them. */
+/* A prediction that came from the user's own runs only; else others' were asked. */
 static int
 is_known (const struct view *view, const struct sluice_prediction *prediction)
 {
 	return (prediction->evidence == SLUICE_EVIDENCE_USER_SCRIPT
 		|| prediction->evidence == SLUICE_EVIDENCE_USER_NAME
-		|| prediction->evidence == SLUICE_EVIDENCE_USER_ARGUMENTS)
+		|| prediction->evidence == SLUICE_EVIDENCE_USER_ARGUMENTS
+		|| prediction->evidence == SLUICE_EVIDENCE_USER_SIZE)
 	       && prediction->profile.confidence
 		      >= sluice_bundle_policy (view->bundle)->min_confidence;
 }
@@ -272,10 +272,8 @@ count_time (const struct view *view, const struct sluice_prediction *prediction,
 	struct counters *counters = &plugin->counters;
 
 	histogram_add (&counters->all, cpu_ns);
-	if (prediction->evidence != SLUICE_EVIDENCE_NONE)
-		histogram_add (is_known (view, prediction) ? &counters->known
-							   : &counters->forest,
-			       cpu_ns);
+	if (is_known (view, prediction))
+		histogram_add (&counters->known, cpu_ns);
 }
 
 static void

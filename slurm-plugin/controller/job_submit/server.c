@@ -157,8 +157,6 @@ report_write (const struct report_sources *sources, const char *socket_path,
 	json_put (&json, "},\"cpu_ns\":{");
 	put_histogram (&json, "known", &counters->known);
 	json_put (&json, ",");
-	put_histogram (&json, "forest", &counters->forest);
-	json_put (&json, ",");
 	put_histogram (&json, "all", &counters->all);
 	json_put (&json, "}}\n");
 	return json.used;

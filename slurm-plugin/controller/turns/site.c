@@ -66,7 +66,7 @@ load_config (struct site *site, struct sluice_error *err)
 	return result;
 }
 
-/* Only the policy is kept in memory: forests are large, and decide elsewhere. */
+/* Only the policy is kept in memory: the table is large, and decides elsewhere. */
 static void
 load_policy (struct site *site)
 {

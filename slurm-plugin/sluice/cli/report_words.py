@@ -262,13 +262,15 @@ def _right(facts: Facts) -> Section:
     if whole["came_true"] is None:
         sentences.append("No prediction could be checked yet: no job of them has ended with a log.")
     else:
-        volume = whole["within_2"].get("write_bytes")
+        volume = whole["within_2"].get("moved")
         sentences.append(
             f"Of {whole['jobs']} jobs that ended, Sluice was certain enough of "
             f"{share_text(whole['answered'])}; of these predictions "
             f"{share_text(whole['came_true'])} came true. The pattern was right in "
             f"{share_text(whole['pattern_right'])}, the volume "
-            f"within a factor of two in {share_text(volume)}."
+            f"within a factor of two in {share_text(volume)}: as last time it would have been "
+            f"in {share_text(whole['last_within_2'])}, as the application's mean in "
+            f"{share_text(whole['mean_within_2'])}."
         )
     slowdown = facts.get("slowdown")
     if slowdown and slowdown["checked"]:
@@ -292,7 +294,15 @@ def _right(facts: Facts) -> Section:
             "Programs with wrong predictions lose confidence at the next training, so that "
             "they are left alone until predictions come true again."
         )
-    titles = ("program", "user", "jobs", "came true", "pattern right", "written within 2×")
+    titles = (
+        "program",
+        "user",
+        "jobs",
+        "came true",
+        "pattern right",
+        "bytes within 2×",
+        "as last time",
+    )
     rows = [
         (
             one_line(row["program"]),
@@ -300,7 +310,8 @@ def _right(facts: Facts) -> Section:
             str(row["jobs"]),
             share_text(row["came_true"]),
             share_text(row["pattern_right"]),
-            share_text(row["within_2"].get("write_bytes")),
+            share_text(row["within_2"].get("moved")),
+            share_text(row["last_within_2"]),
         )
         for row in wrong
     ]

@@ -67,9 +67,9 @@ def _costliest(rows: Iterable[Facts]) -> list[Facts]:
 def wrong(store: Store, settings: Config, costs: Costs, since: int) -> Iterator[Facts]:
     """Yield programs whose predictions went wrong, with what they cost others and lost to them."""
     at_stake = _at_stake(costs, since)
-    jobs = live_predictions(store, since=since)
-    latest = _latest_jobs(jobs)
-    for row in score_of(jobs, str)["by_program"]:
+    items = live_predictions(store, since=since)
+    latest = _latest_jobs(item.job for item in items)
+    for row in score_of(items, str)["by_program"]:
         if went_wrong(row, settings):
             program = Application(int(row["user"]), row["program"] or UNNAMED)
             yield {

@@ -53,6 +53,9 @@ COLUMNS = (
     Column("until", "Until", moment, lambda one: one["metrics"].get("until")),
     Column("answered", "Certain of", SHARE, _later("answered")),
     Column("right", "Of those right", SHARE, _later("accuracy_answered")),
+    Column("bytes", "Bytes within 2×", SHARE, _later("bytes_within_2")),
+    Column("last", "As last time", SHARE, _later("last_within_2")),
+    Column("mean", "As the mean", SHARE, _later("mean_within_2")),
     Column("brier", "Squared error", partial(number, text="{:.3f}".format), _later("brier")),
     Column(
         "published",
@@ -74,7 +77,9 @@ def page(store: Store, reader: Reader) -> Page:
             COLUMNS,
             models,
             empty="No model yet: `sluice model train` makes one.",
-            note="Certain of, right and the error: among jobs later than those it learned from.",
+            note="Certain of, right, bytes and the error: among jobs later than those it learned "
+            "from. As last time and the mean: what bytes have to beat, the user's last run of the "
+            "same name and size, and the mean of the application.",
             is_headed=True,
         )
     ]

@@ -108,7 +108,7 @@ ABOUT = (
     "I/O of the next run of each program, estimated from earlier runs. "
     "Below MinConfidence ({}) Sluice abstains."
 )
-EVIDENCE = ("user_name", "user_script", "user_arguments", "name", "account", "site")
+EVIDENCE = ("user_name", "user_script", "user_arguments", "user_size", "name")
 
 
 def _evidences() -> dict[str, str]:

@@ -226,7 +226,8 @@ class Learner:
             told = {
                 "scored": found.jobs,
                 "came_true": found.came_true,
-                "within_2": found.within_2.get("write_bytes"),
+                "within_2": found.within_2.get("moved"),
+                "last_within_2": found.last_within_2,
             }
             for name, value in told.items():
                 self._status.facts.pop(name, None)

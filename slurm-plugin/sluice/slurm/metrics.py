@@ -64,6 +64,7 @@ METRICS = {
     "sluice_scored_predictions": ("gauge", "predictions of the last week, of jobs that have ended"),
     "sluice_true_predictions_share": ("gauge", "of those acted on, the share that came true"),
     "sluice_volumes_within_2_share": ("gauge", "likewise, with the volume right within 2"),
+    "sluice_last_runs_within_2_share": ("gauge", "likewise, had the user's last run been told"),
     "sluice_history_bytes": ("gauge", "size of the history"),
     "sluice_program_up": ("gauge", "whether a program runs that sluiced is to run"),
     "sluice_program_start_timestamp_seconds": ("gauge", "when a program was started last"),
@@ -258,6 +259,7 @@ def _of_services(config: Config, own: Status) -> Iterator[Sample]:
         ("scored", "sluice_scored_predictions"),
         ("came_true", "sluice_true_predictions_share"),
         ("within_2", "sluice_volumes_within_2_share"),
+        ("last_within_2", "sluice_last_runs_within_2_share"),
     ):
         if fact in learner.facts:
             yield name, {}, float(learner.facts[fact])

@@ -259,8 +259,6 @@ def site_bundle(
     bundle = pack_bundle(
         policy=core.parse_config("sluice.conf", config.encode()).policy,
         interference=history.interference(),
-        patterns=None,
-        numbers=None,
         applications=_table(history, submissions, application),
         text="{}",
         created=0,

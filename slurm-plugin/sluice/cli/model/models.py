@@ -153,15 +153,6 @@ def _summary(bundle: Bundle) -> dict[str, Any]:
         "created": bundle.created,
         "policy": bundle.policy.to_dict(),
         "interference": bundle.interference.to_dict(),
-        "forests": [
-            {
-                "predicts": name,
-                "trees": bundle.forest_tree_count(number),
-                "outputs": list(bundle.forest_outputs(number)),
-            }
-            for number, name in enumerate(("patterns", "numbers"))
-        ],
-        "nodes": bundle.node_count,
         "application_count": bundle.application_count,
         "training": _training(bundle.text),
     }
@@ -199,14 +190,6 @@ def _show_summary(file: Path, summary: dict[str, Any]) -> None:
             (name, f"{value:g}")
             for name, value in summary["interference"].items()
             if isinstance(value, (int, float))
-        ],
-    )
-    click.echo(f"\nForests, {summary['nodes']} nodes in all")
-    show_table(
-        ("Predicts", "Trees", "Outputs"),
-        [
-            (forest["predicts"], forest["trees"], ", ".join(forest["outputs"]) or NOTHING)
-            for forest in summary["forests"]
         ],
     )
     click.echo("\nTraining")

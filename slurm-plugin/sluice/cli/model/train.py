@@ -185,9 +185,8 @@ def command(
     """Learn from the history what jobs will do.
 
     From runs with a Darshan log, and their accounting where it is known, follows what is
-    expected of the next run of a script, a job name or an account, and forests that judge jobs
-    which only resemble earlier ones. Keeps the result in the history; slurmctld sees it after
-    `sluice model publish`. The same history always gives the same model.
+    expected of the next run of a script or a job name. Keeps the result in the history; slurmctld
+    sees it after `sluice model publish`. The same history always gives the same model.
 
     Both the model in use and the new one have to predict the newest runs. If the new one does
     worse by more than chance, it is dropped and the old one stays. Without a new run there is
@@ -248,13 +247,8 @@ def _print(outcome: Renewal, *, show_all: bool) -> None:
     if len(shown) < len(entries):
         click.echo(f"… and {len(entries) - len(shown)} less certain ones (--all)")
     click.echo()
-    for line in _quality(model.metrics):
-        click.echo(line)
-    forest = model.forests.pattern_forest
-    click.echo(
-        f"model {outcome.model_id}: {model.metrics['jobs']} jobs, {len(entries)} entries, "
-        f"{len(forest.roots) + len(model.forests.number_forest.roots)} trees"
-    )
+    click.echo(_quality(model.metrics))
+    click.echo(f"model {outcome.model_id}: {model.metrics['jobs']} jobs, {len(entries)} entries")
     if outcome.is_known:
         click.echo("no run is new since it was trained, so it stays")
     if outcome.comparison is not None:
@@ -285,27 +279,19 @@ def _row(entry: Learned) -> tuple[object, ...]:
     )
 
 
-def _quality(metrics: dict[str, Any]) -> list[str]:
-    lines = []
-    later, new = metrics["later_jobs"], metrics["new_applications"]
-    if later:
-        lines.append(
-            f"predicted from the earlier runs, {later['jobs']} of the last: certain enough of "
-            f"{share_text(later['answered'])}, right in {_right(later)} of those "
-            f"(always saying {later['baseline']}: {share_text(later['baseline_accuracy'])} of all)"
-        )
-    if new:
-        lines.append(
-            f"applications the forest had not seen, {new['jobs']} runs: certain enough of "
-            f"{share_text(new['answered'])}, right in {_right(new)} of those"
-        )
-    if not lines:
-        lines.append("too few runs to say how good this is")
-    return lines
-
-
-def _right(metrics: dict[str, Any]) -> str:
-    return share_text(metrics["accuracy_answered"]) if metrics["answered"] else NOTHING
+def _quality(metrics: dict[str, Any]) -> str:
+    later = metrics["later_jobs"]
+    if not later:
+        return "too few runs to say how good this is"
+    right = share_text(later["accuracy_answered"]) if later["answered"] else NOTHING
+    return (
+        f"predicted from the earlier runs, {later['jobs']} of the last: certain enough of "
+        f"{share_text(later['answered'])}, right in {right} of those (always saying "
+        f"{later['baseline']}: {share_text(later['baseline_accuracy'])} of all); bytes within 2× "
+        f"in {share_text(later['bytes_within_2'])} (as last time: "
+        f"{share_text(later['last_within_2'])}, the application's mean: "
+        f"{share_text(later['mean_within_2'])})"
+    )
 
 
 def _print_patterns(metrics: dict[str, Any]) -> None:

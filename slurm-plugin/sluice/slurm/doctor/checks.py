@@ -231,8 +231,7 @@ def bundle(site: Site) -> Iterator[Finding]:
         yield Finding("FAIL", "bundle", str(error), "`sluice model publish` writes it anew")
         return
     text = (
-        f"{path}: {model.application_count} applications, {model.tree_count} trees, "
-        f"owned by {user_text(path.stat().st_uid)}"
+        f"{path}: {model.application_count} applications, owned by {user_text(path.stat().st_uid)}"
     )
     renew = "`sluice history ingest`, `sluice model train`, `sluice model publish`"
     lifetime = Lifetime(OLD_BUNDLE, "WARN", renew, "`sluice model publish`")

@@ -275,7 +275,6 @@ def speed(site: Site) -> Iterator[Finding]:
     """Print the plugin's own histogram of its CPU time in job_submit."""
     for path, words in (
         ("known", "known applications"),
-        ("forest", "where the forest ran"),
         ("all", "all submissions"),
     ):
         histogram = site.stats.get("cpu_ns", {}).get(path)

@@ -200,8 +200,8 @@ def model_score(store: Store, viewer: Viewer, *, since: int, most: int | None = 
     from sluice.prediction.score import MOST, live_predictions, report  # noqa: PLC0415 - numpy
 
     uid = None if viewer.sees_all else viewer.uid
-    jobs = live_predictions(store, since=since, uid=uid, most=most or MOST)
-    return {"coverage": _coverage(store, viewer), "since": since, **report(jobs, user_text)}
+    items = live_predictions(store, since=since, uid=uid, most=most or MOST)
+    return {"coverage": _coverage(store, viewer), "since": since, **report(items, user_text)}
 
 
 def report(store: Store, viewer: Viewer, *, config: Config, since: int) -> Facts:

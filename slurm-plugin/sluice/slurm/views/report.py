@@ -206,8 +206,8 @@ class Story:
 
     def predictions(self, choices: Choices) -> Facts:
         """Lay predictions alongside what happened: patterns, volumes, how long conflicts lasted."""
-        jobs = live_predictions(self.store, since=self.since, uid=self._uid, most=MOST)
-        found = score_of(jobs, user_text)
+        items = live_predictions(self.store, since=self.since, uid=self._uid, most=MOST)
+        found = score_of(items, user_text)
         return {
             **found,
             "wrong": [row for row in found["by_program"] if went_wrong(row, self.settings)],
