@@ -7,6 +7,7 @@ import pytest
 
 from sluice.policies.core import PATTERNS, PROFILE_FIELDS
 from sluice.sim.engine import TraceError
+from sluice.sim.replay.experiment import Experiment
 from sluice.sim.replay.io_replay import replay
 from sluice.sim.storage.mean_field import LOAD, loads_of, station_shares, storage_for
 from sluice.sim.trace.lublin import Model, _gamma_cdf, generate
@@ -136,11 +137,11 @@ def loads_of_nodes(kind, nodes, config):
 @pytest.mark.parametrize("slots", [64, 100, 256, 1024])
 @pytest.mark.parametrize("kind", HEAVY, ids=lambda kind: kind.name)
 def test_no_kind_fills_the_storage_with_a_few_nodes(kind, slots):
-    """It takes a sixteenth of the machine at least, or 15 nodes for the metadata server."""
+    """It takes a sixteenth of the machine at least, and a seventh for the metadata server."""
     config = storage_for(slots).configuration()
     ((targets, links, metadata),) = station_shares(loads_of_nodes(kind, [1], config), config)
     assert max(targets, links) <= 16 / slots
-    assert metadata <= 1 / 15
+    assert metadata <= 7 / slots
 
 
 def test_metadata_programs_fill_the_metadata_server_and_not_the_targets():
@@ -153,6 +154,13 @@ def test_metadata_programs_fill_the_metadata_server_and_not_the_targets():
         assert targets < 0.02
         assert links < 0.02
         assert metadata == pytest.approx(min(1.0, nodes * 2000 / config.metadata_rate))
+
+
+def test_the_metadata_server_grows_with_the_machine_unless_its_size_is_given():
+    small, large = (storage_for(slots).number("metadata_rate") for slots in (100, 2000))
+    assert large == 20 * small
+    asked = Experiment(generate=10, slots=2000, storage=(("metadata_rate", "31000"),))
+    assert asked.draw().storage.number("metadata_rate") == 31000
 
 
 def test_twice_the_nodes_of_a_program_press_twice_as_hard_until_the_storage_is_full():

@@ -92,7 +92,7 @@ WRONG_SCENARIOS = (
     ("[trace]\nformat = 'pdf'", "scenario.toml: [trace] format is 'pdf'; give swf, sacct"),
     (
         "[trace]\nkils = true",
-        "[trace] has no kils; there are format, count, cluster, kill",
+        "[trace] has no kils; there are format, count, processors_per_node, cluster, kill",
     ),
     ("[trace]\nkill = 1", "[trace] kill is 1; give true or false"),
     ("[storage]\nlanes = 17", "[storage] lanes is 17; give 1 to 16"),

@@ -10,6 +10,7 @@ from history_rows import a_job
 from sluice.history_db.records import Job
 from sluice.history_db.store import Store
 from sluice.sim.engine import TraceError
+from sluice.sim.replay.experiment import Experiment
 from sluice.sim.trace.jobs import JobEnd
 from sluice.sim.trace.machine import site_of
 from sluice.sim.trace.sources import guess, read_trace, trace_of_jobs
@@ -120,6 +121,39 @@ def test_accounting_may_be_counted_in_processors(tmp_path):
 ALONE = a_job(job_id=1, submit=1000, start=1000, end=1900, nodes=1, cpus=4, partition="batch")
 TOGETHER = [replace(ALONE, job_id=i, start=2000, end=9000, cpus=1) for i in (2, 3, 4)]
 """On one node, which the job before them had to itself."""
+
+
+SWF = """\
+; MaxNodes: 8
+; MaxProcs: 128
+1 0 0 600 32 -1 -1 32 900 -1 1 1 1 -1 1 1 -1 -1
+2 5 0 600 4 -1 -1 4 900 -1 1 1 1 -1 1 1 -1 -1
+"""
+
+
+@pytest.mark.parametrize(("asked", "of_node"), [(None, 16), (32.0, 32)])
+def test_processors_make_nodes_for_storage(asked, of_node, tmp_path):
+    """Targets, metadata server and what a job writes are those of its nodes."""
+    path = tmp_path / "a.swf"
+    path.write_text(SWF)
+    draw = Experiment(trace=str(path), processors_per_node=asked, io_share=1.0).draw()
+    workload = draw.replayable.workload
+    assert workload.machine.slots == 128
+    assert workload.nodes.tolist() == [32 / of_node, 4 / of_node]
+    loads = draw.profiles.loads(workload, draw.storage.configuration())
+    assert loads["weight"].tolist() == [32 / of_node, 1]
+    assert draw.storage.number("metadata_rate") == 310 * 128 / of_node
+
+
+def test_a_node_has_as_many_processors_as_a_job_took_of_one():
+    jobs = [replace(ALONE, cpus=64), replace(ALONE, job_id=2, nodes=2, cpus=64)]
+    assert trace_of_jobs("a", jobs, slot="processor").slots_per_node == 64
+    assert trace_of_jobs("a", jobs, slot="node").slots_per_node == 1
+
+
+def test_further_columns_of_a_workload_may_hold_anything():
+    assert guess(b"1 0 0 600 32 -1 -1 32 900 -1 1 1 1 -1 1 1 -1 -1 gpu=2,mem=4\n") == "swf"
+    assert guess(b"job, submit, nodes\n1, 0, 4\n") == "csv"
 
 
 def test_jobs_that_shared_nodes_are_counted_in_processors():

@@ -155,6 +155,17 @@ class Workload:
     associations: NDArray[Any] = field(default_factory=_empty(ASSOCIATION))
     leases: NDArray[Any] = field(default_factory=_empty(LEASE))
     array_limits: NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, np.uint32))
+    slots_per_node: float = 1.0
+    """Of storage and I/O: what a node writes is that of so many slots."""
+
+    @property
+    def nodes(self) -> NDArray[np.float64]:
+        """Nodes of each job; a part of one where jobs share nodes."""
+        return np.asarray(self.jobs["slots"] / self.slots_per_node)
+
+    @property
+    def machine_nodes(self) -> int:
+        return max(1, round(self.machine.slots / self.slots_per_node))
 
 
 _ARRAYS = (

@@ -341,9 +341,9 @@ def _server_fair(question: Question) -> Plan:
 
 
 def _license_cap(question: Question) -> Plan:
-    storage, slots = question.storage, question.workload.jobs["slots"]
+    storage, nodes = question.storage, question.workload.nodes
     room = question.options.bandwidth * storage.targets * storage.number("target_bandwidth")
-    return _gate(question, room, slots * storage.number("node_rate"))
+    return _gate(question, room, nodes * storage.number("node_rate"))
 
 
 def _two_groups(question: Question) -> Plan:

@@ -74,6 +74,8 @@ class Experiment:
     columns: Pairs = ()
     slot: str | None = None
     """What is counted of accounting; None: as trace_of_jobs finds."""
+    processors_per_node: float | None = None
+    """Where slots are processors; None: as the trace says, else one."""
     cluster: str | None = None
     """The cluster whose jobs are replayed."""
     latest: int | None = None
@@ -158,7 +160,7 @@ class Experiment:
         """Return all that a replay needs; other seeds and other storage in each repetition."""
         replayable, site = self.replayable(repetition)
         profiles = self.profiles_of(replayable, repetition)[0]
-        storage = self._storage(site)
+        storage = self._storage(replayable.workload.machine_nodes)
         if repetition:
             storage = replace(storage, seed=self.seed + repetition, spread=self.spread)
         return Draw(
@@ -195,10 +197,8 @@ class Experiment:
             return no_profiles(len(replayable.rows))
         return drawn_profiles(workload, heavy=share, seed=seed, mix=self.mix)
 
-    def _storage(self, site: Site) -> Storage:
-        storage = storage_for(
-            site.machine.slots, lanes=self.lanes, targets=self.targets, sharing=self.sharing
-        )
+    def _storage(self, nodes: int) -> Storage:
+        storage = storage_for(nodes, lanes=self.lanes, targets=self.targets, sharing=self.sharing)
         numbers = {name: _number("[storage]", name, text) for name, text in self.storage}
         by_request = {name: numbers.pop(name) for name in BY_REQUEST if name in numbers}
         if by_request and self.storage_model != DISCRETE_EVENT:
@@ -208,7 +208,7 @@ class Experiment:
             )
         return replace(
             storage,
-            numbers=numbers,
+            numbers={**storage.numbers, **numbers},
             model=self.storage_model,
             grain=by_request.get("grain", storage.grain),
             commit_group=by_request.get("commit_group", storage.commit_group),
@@ -259,6 +259,8 @@ def _replayable(experiment: Experiment) -> tuple[Replayable, Site]:
             cluster=experiment.cluster,
             latest=experiment.latest,
         )
+    if experiment.processors_per_node is not None:
+        trace = replace(trace, slots_per_node=experiment.processors_per_node)
     site = _site(experiment, trace)
     if experiment.trace is not None and experiment.load is not None:
         trace = at_load(trace, experiment.load, slots=site.machine.slots)

@@ -20,6 +20,7 @@ EXAMPLE = """\
 [trace]                     # how to read it; needed only where it does not say so itself
 format = "csv"              # swf, sacct, sacct-json, csv or history
 count = "node"              # or "processor": what to count in accounting
+processors_per_node = 16    # where slots are processors; without: as the trace says, else 1
 kill = true                 # jobs at their limit that really ran beyond it
 
 [trace.columns]             # of a CSV: job, submit, begin, start, end, runtime, limit, slots, ...
@@ -58,9 +59,10 @@ io_share = 0.1              # of the jobs are I/O-heavy
 [storage]
 model = "mean-field"        # or "discrete-event"
 lanes = 4
-targets = 16
+targets = 16                # without: 0.16 a node
 sharing = "fifo"            # or "jobs", "nodes": how a full target divides itself
 spread = 0.2                # of each number in repetitions: sd of its logarithm
+metadata_rate = 31000       # operations a second; without: 310 a node
 target_bandwidth = 2e9      # and other numbers of the storage model
 
 [policy]                    # options of the policies
@@ -72,6 +74,7 @@ TABLES: Mapping[str, Mapping[str, tuple[str, tuple[type, ...]]]] = {
     "trace": {
         "format": ("kind", WORD),
         "count": ("slot", WORD),
+        "processors_per_node": ("processors_per_node", NUMBER),
         "cluster": ("cluster", WORD),
         "kill": ("kills", YES),
     },
@@ -89,7 +92,13 @@ TABLES: Mapping[str, Mapping[str, tuple[str, tuple[type, ...]]]] = {
 """By table and key: the member of an Experiment, and the types of its value."""
 OTHERS = {"scheduler": "settings", "storage": "storage", "policy": "options"}
 """Where all other keys of a table go."""
-BOUNDS = {"lanes": (1, 16), "targets": (1, 1 << 20), "spread": (0, 2), "io_share": (0, 1)}
+BOUNDS = {
+    "lanes": (1, 16),
+    "targets": (1, 1 << 20),
+    "spread": (0, 2),
+    "io_share": (0, 1),
+    "processors_per_node": (1, 1 << 20),
+}
 CHOICES = {
     "format": ("swf", "sacct", "sacct-json", "csv", "history"),
     "count": ("node", "processor"),

@@ -110,6 +110,8 @@ class Kinds(tuple[Mapping[str, Any], ...]):  # noqa: SLOT001 - structs are kept 
 TARGETS_A_SLOT = 0.16
 """So that about a sixth of the machine fills the storage, writing at the rate of its nodes."""
 TARGETS_A_SERVER = 8
+METADATA_A_SLOT = 310.0
+"""Operations a second: as large a part of the machine fills the metadata server."""
 MEAN_FIELD = "mean-field"
 DISCRETE_EVENT = "discrete-event"
 MODELS = (MEAN_FIELD, DISCRETE_EVENT)
@@ -164,7 +166,7 @@ class Storage:
 def storage_for(
     slots: int, *, lanes: int = 4, targets: int | None = None, sharing: str = "fifo"
 ) -> Storage:
-    """Return a storage system for a machine of so many slots, divided into equal lanes.
+    """Return a storage system for a machine of so many nodes, divided into equal lanes.
 
     Targets that do not divide evenly go to the first lanes.
     """
@@ -175,7 +177,11 @@ def storage_for(
             f"{lanes} lanes of {targets} targets; give each lane a target at least"
         )
     sizes = [targets // lanes + (lane < targets % lanes) for lane in range(lanes)]
-    return Storage(tuple((size, size / TARGETS_A_SERVER) for size in sizes), sharing=sharing)
+    return Storage(
+        tuple((size, size / TARGETS_A_SERVER) for size in sizes),
+        numbers={"metadata_rate": METADATA_A_SLOT * slots},
+        sharing=sharing,
+    )
 
 
 LOAD = struct_dtype("sluice_mean_field_load")

@@ -80,6 +80,8 @@ class Trace:
     """UTC seconds of time 0."""
     machine_slots: int = 0
     """What the machine had, as the trace says; 0: it does not."""
+    slots_per_node: float = 1.0
+    """Processors of a node where slots are processors; 1 where the trace does not say."""
     max_limit: float = np.nan
     """The longest run time that was allowed, in seconds."""
     header: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -165,6 +167,7 @@ def read_swf(name: str, text: bytes) -> Trace:
         machine_slots=int(
             header_number(header, "MaxProcs", 0) or header_number(header, "MaxNodes", 0)
         ),
+        slots_per_node=_processors_of_a_node(header),
         max_limit=header_number(header, "MaxRuntime", np.nan),
         header=header,
         bad_lines=problems,
@@ -204,6 +207,11 @@ def header_number(header: Mapping[str, tuple[str, ...]], name: str, fallback: fl
         if 0 < number < np.inf:
             return number
     return fallback
+
+
+def _processors_of_a_node(header: Mapping[str, tuple[str, ...]]) -> float:
+    nodes = header_number(header, "MaxNodes", 0)
+    return max(1.0, header_number(header, "MaxProcs", 0) / nodes) if nodes else 1.0
 
 
 def _rows(text: bytes) -> tuple[NDArray[np.float64], tuple[BadLine, ...], int]:

@@ -184,7 +184,7 @@ class Profiles:
             self.kinds,
             kind=self.kind,
             io_share=self.io_share,
-            nodes=workload.jobs["slots"],
+            nodes=workload.nodes,
             runtime=workload.jobs["runtime"],
             config=config,
             period=self.period,
@@ -194,7 +194,7 @@ class Profiles:
     def times(self, workload: Workload) -> NDArray[np.float64]:
         """Return how many times the processes and rates of its kind each job has."""
         nodes = np.array(self.nodes_of_kinds)[self.kind]
-        return np.where(nodes > 0, workload.jobs["slots"] / np.maximum(nodes, 1.0), 1.0)
+        return np.where(nodes > 0, workload.nodes / np.maximum(nodes, 1.0), 1.0)
 
     def number(self, name: str) -> NDArray[np.float64]:
         """Return a number of each job's kind; NaN: unknown."""
@@ -265,7 +265,7 @@ def measured_profiles(store: Store, workload: Workload, *, seed: int = 1) -> Pro
         raise TraceError("the history has no runs to draw profiles from; ingest logs first")
     runs = [run for run in runs if run.nodes] or runs
     nodes = np.array([run.nodes for run in runs])
-    octaves, wanted = _octave(nodes), _octave(workload.jobs["slots"])
+    octaves, wanted = _octave(nodes), _octave(workload.nodes)
     where = np.random.default_rng(seed).uniform(size=len(wanted))
     kind = np.zeros(len(wanted), np.int64)
     for octave in np.unique(wanted):

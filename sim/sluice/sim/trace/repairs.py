@@ -118,6 +118,7 @@ def make_replayable(trace: Trace, site: Site, *, kills: bool = False) -> Replaya
         dependencies=dependencies,
         associations=associations,
         leases=leases,
+        slots_per_node=trace.slots_per_node,
     )
     return Replayable(trace, rows, workload, tuple(repairer.found))
 

@@ -23,7 +23,7 @@ from sluice.history_db.records import Job
 from sluice.history_db.sacct import BrokenLine, SacctError, count_of, parse_sacct
 from sluice.history_db.store import Store
 from sluice.sim.engine import TraceError
-from sluice.sim.trace.jobs import BadLine, JobEnd, Trace, codes, read_swf
+from sluice.sim.trace.jobs import FIELDS, BadLine, JobEnd, Trace, codes, read_swf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -73,6 +73,7 @@ def trace_of_jobs(
     return Trace(
         name=name,
         slot=slot,
+        slots_per_node=_processors_of_a_node(jobs) if slot == "processor" else 1.0,
         job_id=np.array([job.job_id for job in jobs], np.int64),
         submit=_column([job.submit or None for job in jobs]),
         start=start,
@@ -117,6 +118,11 @@ def _shared_nodes(jobs: Sequence[Job]) -> bool:
     most = np.zeros(len(ran) + 1)
     np.maximum.at(most, partition, of_node)
     return bool(of_node @ node_seconds < SHARED * (most[partition] @ node_seconds))
+
+
+def _processors_of_a_node(jobs: Sequence[Job]) -> float:
+    """Return the most that a job took of a node; 1: none says."""
+    return max((job.cpus / job.nodes for job in jobs if job.cpus and job.nodes), default=1.0)
 
 
 def _column(values: Sequence[float | None]) -> NDArray[np.float64]:
@@ -446,7 +452,17 @@ def guess(text: bytes) -> str:
         return "sacct"
     if start.startswith(b";") or (len(first.split()) > 1 and b"," not in first):
         return "swf"
+    if len(words := first.split()) > FIELDS and all(map(_is_number, words[:FIELDS])):
+        return "swf"  # with further columns, of any form
     return "csv"
+
+
+def _is_number(word: bytes) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
 
 
 def _content(path: Path) -> bytes:

@@ -245,6 +245,13 @@ def repair_texts(replayable: Replayable) -> list[str]:
     return texts
 
 
+def machine_text(replayable: Replayable) -> str:
+    """Say how large the machine is, and what a node of it has."""
+    workload, slot = replayable.workload, replayable.trace.slot
+    of_node = f", {workload.slots_per_node:g} a node" if workload.slots_per_node != 1 else ""
+    return f"{workload.machine.slots} {slot}s{of_node}"
+
+
 def source_text(experiment: Experiment, comparison: Comparison) -> str:
     """Say where the jobs' I/O comes from."""
     known = experiment.profiles_of(comparison.draw.replayable)[1]
@@ -426,7 +433,7 @@ def _page_facts(experiment: Experiment, comparison: Comparison) -> list[Sequence
             for path, digest in inputs(experiment).items()
         ),
         *((name, str(value)) for name, value in experiment.plain().items() if value),
-        ("machine", f"{draw.site.machine.slots} {draw.replayable.trace.slot}s"),
+        ("machine", machine_text(draw.replayable)),
         ("jobs", f"{len(draw.replayable.rows)} of {len(draw.replayable.trace)} in the trace"),
         ("storage: targets on servers, by lane", lanes),
         ("scheduler", ", ".join(f"{name}={value}" for name, value in settings.items())),

@@ -128,7 +128,7 @@ def _replay_without_io(experiment: Experiment, table: Path | None, *, as_json: b
         return
     _show_repairs(replayable)
     _say(covered)
-    _show(outcomes, site, is_known=bool(experiment.slots or experiment.machine))
+    _show(outcomes, is_known=bool(experiment.slots or experiment.machine))
 
 
 def _replay_with_io(
@@ -203,6 +203,7 @@ def _document(outcomes: Outcomes, site: Site, policy: str) -> dict[str, Any]:
         },
         "machine": {
             "slots": site.machine.slots,
+            "slots_per_node": outcomes.replayable.workload.slots_per_node,
             "partitions": [partition.name for partition in site.machine.partitions],
             "licenses": dict(site.machine.licenses),
         },
@@ -220,7 +221,8 @@ def _document(outcomes: Outcomes, site: Site, policy: str) -> dict[str, Any]:
     }
 
 
-def _show(outcomes: Outcomes, site: Site, *, is_known: bool) -> None:
+def _show(outcomes: Outcomes, *, is_known: bool) -> None:
+    from sluice.cli.site.replay_words import machine_text
     from sluice.sim.replay import report
 
     trace = outcomes.replayable.trace
@@ -232,7 +234,7 @@ def _show(outcomes: Outcomes, site: Site, *, is_known: bool) -> None:
     states = ", ".join(f"{count} {state}" for state, count in figures["states"].items())
     rows = [
         ("jobs", f"{figures['jobs']}: {states}"),
-        ("machine", f"{site.machine.slots} {trace.slot}s{found}"),
+        ("machine", f"{machine_text(outcomes.replayable)}{found}"),
         ("makespan", duration_text(figures["makespan_s"])),
         ("utilisation", share_text(figures["utilisation"])),
         ("wait, mean", duration_text(wait["mean"])),
