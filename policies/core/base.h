@@ -17,6 +17,8 @@ enum {
 	SLUICE_ERROR_SIZE = 256, /* longest error text, with its end */
 	SLUICE_NAME_SIZE = 64,	 /* names of jobs, accounts, partitions, ... */
 	SLUICE_MAX_LANES = 16,	 /* lanes of one site */
+	SLUICE_TURNS_PART
+	= 20, /* of the time that its limit leaves a job, turns may hold it 1/20 */
 };
 
 /* A quantity that was never measured. Known quantities are >= 0. */

@@ -11,6 +11,7 @@ static const double rounding = 1e-9;	/* of a share */
 static const double max_overfill = 0.1; /* of a station that it loads little */
 static const double min_share = 1e-6;	/* of a station; keeps the index finite */
 static const double min_left = 1e-6;	/* s */
+static const double least_left = 1.0;	/* s of a run's budget: less counts as none */
 static const double call_seconds = 1.0; /* of a call that writes, at most but for few */
 
 struct turns {
@@ -91,6 +92,15 @@ index_of (const struct sluice_turns_job *job, double share, double left)
 	double nodes = turns_sane (job->nodes);
 	return (nodes >= min_share ? nodes : 1.0)
 	       / (larger (share, min_share) * larger (left, min_left));
+}
+
+void
+sluice_turns_leave (struct sluice_turns_job *job, double left)
+{
+	int is_some = left >= least_left;
+	job->most_held = job->held + (is_some ? left : 0.0);
+	if (!is_some && job->held <= 0.0)
+		job->flags |= SLUICE_TURNS_EXEMPT;
 }
 
 /* s for which a burst may be held in all. It grows in steps: if it grew with what is done,

@@ -206,6 +206,9 @@ double sluice_turns_decide (const struct sluice_turns_settings *settings,
 			    const struct sluice_turns_job *jobs, uint32_t n, double clock,
 			    uint32_t *scratch, struct sluice_turn *out);
 
+/* Its run and its time limit leave it so many seconds to be held; less than one: none. */
+void sluice_turns_leave (struct sluice_turns_job *job, double left);
+
 /* s for which a burst goes after it was held for as long as one hold may last. */
 double sluice_turns_respite (const struct sluice_turns_settings *settings);
 

@@ -104,9 +104,10 @@ set_demand (const struct burst_control *control, struct burst *burst,
 }
 
 void
-burst_expect (const struct burst_control *control, struct burst *burst, double expected,
-	      const double demand[SLUICE_STATION_COUNT])
+burst_expect (const struct burst_control *control, struct burst *burst, double most_held,
+	      double expected, const double demand[SLUICE_STATION_COUNT])
 {
+	burst->most_held = most_held;
 	burst->expected = expected;
 	set_demand (control, burst, demand);
 }
@@ -129,6 +130,7 @@ burst_begin (struct burst *burst, double now)
 	burst->allowed = 1.0;
 	burst->charged = now;
 	burst->stretch = burst->went = 0.0;
+	burst->saving = NAN;
 }
 
 /* s since it was last charged for being held, or slowed down. */
@@ -154,6 +156,8 @@ burst_end (const struct burst_control *control, struct burst *burst, double now)
 {
 	charge (control, burst, now);
 	burst->held = 0.0;
+	burst->saving_in_all += burst->saving > 0.0 ? burst->saving : 0.0;
+	burst->saving = NAN;
 }
 
 void
@@ -190,13 +194,14 @@ burst_control_report (struct burst_control *control, double now, uint32_t slot,
 	out->expected = burst->expected;
 	out->moved = out->done;
 	out->held = burst->held + uncharged (burst, now);
-	out->most_held = INFINITY;
 	out->stretch = burst->stretch;
 	out->went = burst->went;
 	sluice_turns_pass (sluice_turns_respite (&control->config.settings), burst->allowed,
 			   now - burst->charged, &out->stretch, &out->went);
 	out->allowed = burst->allowed;
 	out->flags = coverage == SLUICE_COVERED ? 0 : SLUICE_TURNS_EXEMPT;
+	sluice_turns_leave (out,
+			    burst->most_held - burst->held_in_all - uncharged (burst, now));
 	memcpy (out->demand, burst->demand, sizeof out->demand);
 }
 
@@ -240,6 +245,8 @@ burst_follow (const struct burst_control *control, struct burst *burst,
 	      const struct sluice_turn *turn, double now)
 {
 	int changes = turn->share < burst->allowed || turn->share > burst->allowed;
+	if (turn->share < 1.0 && isnan (burst->saving)) /* of the first hold, as deployed */
+		burst->saving = turn->saving;
 	charge (control, burst, now);
 	burst->allowed = turn->share;
 	return changes;

@@ -57,6 +57,9 @@ struct burst {
 	double stretch, went; /* as in struct sluice_turns_job */
 	double held;	      /* s of this burst */
 	double held_in_all;
+	double most_held; /* s for which its run may be held */
+	double saving;	  /* node-s that its holds save, as predicted; NAN: none yet */
+	double saving_in_all;
 };
 
 struct burst_control {
@@ -91,9 +94,11 @@ void burst_control_init (struct burst_control *control,
 int burst_control_grow (struct burst_control *control, uint32_t room); /* -1: no memory */
 void burst_control_free (struct burst_control *control);
 
-/* What control expects of a job at its start. */
+/* What control expects of a job at its start; most_held: s for which its run may be
+ * held. */
 void burst_expect (const struct burst_control *control, struct burst *burst,
-		   double expected, const double demand[SLUICE_STATION_COUNT]);
+		   double most_held, double expected,
+		   const double demand[SLUICE_STATION_COUNT]);
 
 /* What it learns from a burst of so many seconds alone that has ended. */
 void burst_learn (const struct burst_control *control, struct burst *burst, uint64_t key,

@@ -42,6 +42,7 @@ note (struct sluice_contended *c, const struct sluice_mean_field_end *end)
 		.io = end->io,
 		.io_alone = end->io_alone,
 		.held = end->held,
+		.saving = end->saving,
 	};
 }
 
@@ -130,6 +131,7 @@ note_program (struct sluice_contended *c, uint32_t job, double alone)
 		.io = found->io,
 		.io_alone = found->io_alone,
 		.held = found->held,
+		.saving = found->saving,
 	};
 }
 
@@ -362,6 +364,7 @@ program_of (const struct sluice_profile *p, const struct sluice_mean_field_load 
 	out->overlaps = load->async;
 	out->coverage = load->coverage;
 	out->expected = load->expected;
+	out->most_held = load->most_held;
 	out->program = load->program;
 	out->target_share = fmin (load->target_share, 1.0);
 	out->link_share = fmin (load->link_share, 1.0);

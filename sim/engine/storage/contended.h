@@ -15,6 +15,7 @@ struct sluice_contention {
 	double io;	 /* inside bursts */
 	double io_alone; /* the same, alone on all lanes */
 	double held;	 /* of that for which turns held its bursts */
+	double saving;	 /* node-s that these holds were to save */
 };
 
 struct sluice_contended;

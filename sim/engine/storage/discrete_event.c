@@ -301,7 +301,7 @@ rq_start_program (struct simulation *s, struct program *program, double at)
 	program->step_left = program->writing;
 	program->outcome->first_start = at;
 	program->outcome->io = program->outcome->io_alone = program->outcome->held = 0.0;
-	program->burst.held_in_all = 0.0;
+	program->burst.held_in_all = program->burst.saving_in_all = 0.0;
 	if (!is->bursts) {
 		program->ends_at = at + is->compute;
 		rq_schedule (s, program->ends_at, EVENT_ENDED, program_number (s, program));

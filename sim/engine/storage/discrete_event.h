@@ -136,6 +136,7 @@ enum sluice_yield {
 	X (rate, INFINITY, 1e-3, INFINITY, "B/s", "what all its processes produce")        \
 	X (expected, 0.0, 0.0, 1e9, "s",                                                   \
 	   "what turns take its first burst for, alone; 0: unknown")                       \
+	X (most_held, INFINITY, 0.0, INFINITY, "s", "for which turns may hold its run")    \
 	X (burst_seconds, 0.0, 0.0, 1e9, "s",                                              \
 	   "of a burst alone, which has as many writes as this takes; 0: `operations`")    \
 	X (target_share, 0.0, 0.0, 1.0, "share",                                           \
@@ -177,6 +178,7 @@ struct sluice_program_outcome {
 	double io;		/* s inside bursts */
 	double io_alone;	/* s of that, alone; 0 where turns are off */
 	double held;		/* s for which turns held its bursts */
+	double saving;		/* node-s that these holds were to save */
 };
 
 /* A number of one of the lists above, for readers of scenarios and for reports. */

@@ -373,7 +373,7 @@ expect (struct simulation *s, struct program *program)
 		[SLUICE_STATION_METADATA] = is->metadata_share,
 	};
 	int is_told = is->target_share + is->link_share + is->metadata_share > 0.0;
-	burst_expect (&s->control, &program->burst, is->expected,
+	burst_expect (&s->control, &program->burst, is->most_held, is->expected,
 		      is_told ? told : program->demand);
 }
 

@@ -35,8 +35,8 @@ rq_init_turns (struct simulation *s)
 		program->first_held = NOTHING;
 		program->wake_at = INFINITY;
 		burst_begin (&program->burst, 0.0);
-		burst_expect (&s->control, &program->burst, program->is->expected,
-			      program->demand);
+		burst_expect (&s->control, &program->burst, program->is->most_held,
+			      program->is->expected, program->demand);
 	}
 	return burst_control_grow (&s->control, s->program_count);
 }
@@ -75,6 +75,7 @@ account_burst (struct simulation *s, struct program *program)
 	burst_end (&s->control, &program->burst, s->now);
 	burst_begin (&program->burst, s->now);
 	program->outcome->held = program->burst.held_in_all;
+	program->outcome->saving = program->burst.saving_in_all;
 	ask (s);
 }
 

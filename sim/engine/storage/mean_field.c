@@ -243,6 +243,7 @@ describe_end (const struct sluice_mean_field *w, const struct mean_field_job *jo
 			.io = job->io,
 			.io_alone = job->io_alone,
 			.held = job->turn.held_in_all,
+			.saving = job->turn.saving_in_all,
 			.tag = job->tag,
 			.slot = (uint32_t)(job - w->jobs),
 		};

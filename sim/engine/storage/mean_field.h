@@ -94,6 +94,7 @@ struct sluice_mean_field_load {
 	uint64_t program;  /* of one that does the same to storage */
 	uint32_t coverage; /* enum sluice_coverage */
 	double expected;   /* s of its first burst; 0: unknown */
+	double most_held;  /* s for which its run may be held; INFINITY: no limit */
 	/* Predicted shares of all targets, links and the metadata server, alone on all
 	 * lanes; all 0: as the model has them. */
 	double target_share, link_share, metadata_share;
@@ -107,6 +108,7 @@ struct sluice_mean_field_end {
 	double io;	 /* s inside bursts */
 	double io_alone; /* the same, alone on all lanes */
 	double held;	 /* s for which turns held its bursts */
+	double saving;	 /* node-s that these holds were to save */
 	uint64_t tag;
 	uint32_t slot;
 	uint32_t reserved;

@@ -117,6 +117,7 @@ sluice_mean_field_load_of (const struct sluice_profile *p, double nodes, double 
 {
 	memset (out, 0, sizeof *out);
 	out->weight = fmax (nodes, 1.0);
+	out->most_held = INFINITY;
 	out->program = sluice_turns_program (p);
 	set_rhythm (p, runtime, max_bursts, out);
 

@@ -64,7 +64,7 @@ mean_field_expect (struct sluice_mean_field *w, struct mean_field_job *job)
 	};
 	if (!(load->target_share + load->link_share + load->metadata_share > 0.0))
 		demand_of (w, job, demand);
-	burst_expect (&w->control, &job->turn, load->expected, demand);
+	burst_expect (&w->control, &job->turn, load->most_held, load->expected, demand);
 }
 
 void

@@ -64,8 +64,6 @@ hold_limit (const struct burst_job *job, uint32_t *flags)
 			*flags |= SLUICE_TURNS_EXEMPT;
 		least = smaller (least, (double)part->may_hold * 1e-9);
 	}
-	if (least <= 0.0 && job->held <= 0.0)
-		*flags |= SLUICE_TURNS_EXEMPT;
 	return least;
 }
 
@@ -116,7 +114,7 @@ bursts_describe (const struct bursts *bursts, struct burst_job *job, double cloc
 	out->demand[SLUICE_STATION_BYTES] = out->demand[SLUICE_STATION_LINKS] = rate.bytes;
 	out->demand[SLUICE_STATION_OPERATIONS] = rate.operations;
 	out->demand[SLUICE_STATION_METADATA] = job->predicted[SLUICE_STATION_METADATA];
-	out->most_held = job->held + hold_limit (job, &out->flags);
+	sluice_turns_leave (out, hold_limit (job, &out->flags));
 }
 
 /* Less the mean rate of a job that does not report its bursts; a tenth is left, because no

@@ -26,7 +26,6 @@ enum {
 	/* So many nodes of a step ask slurmctld how long the job may still run: the least
 	 * of their answers holds for all. */
 	ASKING_NODES = 64,
-	HELD_PART = 20, /* of the time that its limit leaves a job, it may be held 1/20 */
 	PROCESSES_PER_CPU = 2,
 };
 
@@ -82,7 +81,7 @@ held_at_most (const struct holding *job)
 
 	if (job->job_id == 0 || left <= 0)
 		return 0;
-	left /= HELD_PART;
+	left /= SLUICE_TURNS_PART;
 	return left < SLUICE_AGENT_NO_LIMIT ? (uint32_t)left : SLUICE_AGENT_NO_LIMIT;
 }
 

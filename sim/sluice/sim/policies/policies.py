@@ -227,6 +227,8 @@ def turns(
         usual = _of_its_kind(predicted).loads(workload, config)
         if knowledge.predicted:
             known["expected"] = np.where(usual["bursts"] > 0, usual["burst"], 0.0)
+        limit = workload.jobs["limit"]  # a job without one is never held, as deployed
+        known["most_held"] = np.where(np.isfinite(limit), limit / lib.SLUICE_TURNS_PART, 0.0)
         for share in ("target_share", "link_share", "metadata_share"):
             known[share] = usual[share]
         random = np.random.default_rng((knowledge.seed, COVERED))
