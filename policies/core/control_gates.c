@@ -242,6 +242,17 @@ bound_by_need (const struct sluice_control *c, const struct sluice_control_job *
 			    += c->kinds[k].running + c->kinds[k].need[served];
 }
 
+/* Whether the same jobs are on two lanes: then their gates are the same. */
+static int
+are_lanes_alike (const struct sluice_control *c, const struct sluice_control_job *jobs,
+		 uint32_t a, uint32_t b)
+{
+	for (uint32_t k = 0; k < c->kind_count; k++)
+		if (is_on (jobs, &c->kinds[k], a) != is_on (jobs, &c->kinds[k], b))
+			return 0;
+	return 1;
+}
+
 void
 sluice_control_size_gates (struct sluice_control *c, const struct sluice_control_job *jobs,
 			   const struct sluice_situation *situation,
@@ -252,6 +263,11 @@ sluice_control_size_gates (struct sluice_control *c, const struct sluice_control
 
 	for (uint32_t lane = 0; lane < situation->lane_count; lane++) {
 		uint32_t need[SLUICE_CLASS_COUNT] = { 0 };
+		if (lane > 0 && are_lanes_alike (c, jobs, lane - 1, lane)) {
+			for (uint32_t k = 0; k < SLUICE_CLASS_COUNT; k++)
+				out->tokens[k][lane] = out->tokens[k][lane - 1];
+			continue;
+		}
 		const struct sluice_gates *gates
 		    = gates_of (c, jobs, situation, lane, background, n_background);
 		bound_by_need (c, jobs, lane, need);
