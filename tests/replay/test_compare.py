@@ -3,10 +3,12 @@
 import threading
 from dataclasses import replace
 from itertools import permutations
+from statistics import median
 
 import pytest
 
 from sluice.cli.plots import replay_pictures
+from sluice.cli.site.replay_words import verdict
 from sluice.sim.policies.policies import Options
 from sluice.sim.replay.compare import PLAIN, Draw, StoppedError, compare, in_order, interval
 from sluice.sim.replay.figures import FIGURES, GROUPS, fairness
@@ -93,10 +95,39 @@ def test_groups_part_the_jobs_and_their_losses(comparison, what):
         assert rows == sorted(rows, key=lambda row: -row["jobs"])
 
 
+def test_what_is_said_is_the_median_of_the_draws_and_each_of_them_is_told(comparison):
+    for policy in comparison.policies:
+        lost = [one["lost_slot_hours"] for one in comparison.figures[policy]]
+        answer = comparison.answer(policy, "lost_slot_hours")
+        assert answer["draws"] == lost
+        assert answer["value"] == comparison.value(policy, "lost_slot_hours") == median(lost)
+        fewer = comparison.values(policy, "saved_slot_hours")
+        assert [-one for one in comparison.differences(policy, "lost_slot_hours")] == pytest.approx(
+            fewer
+        )
+    assert comparison.bound.lost == median(bound.lost for bound in comparison.bounds)
+
+
+def test_predicted_savings_stand_next_to_those_that_came_true(comparison):
+    """A policy that predicts nothing has none."""
+    assert comparison.value("two-groups", "predicted_slot_hours") is None
+    found = compare(draw, ["turns", "sluice-auto"], repeats=1)
+    assert found.value("turns", "predicted_slot_hours") > 0
+    assert found.value("turns", "saved_slot_hours") > 0
+    assert found.value("sluice-auto", "predicted_slot_hours") >= 0
+
+
+def test_a_policy_under_which_streams_lose_more_says_so(comparison):
+    """Lanes of their own leave them a half of the storage."""
+    assert comparison.difference("class-lanes", "stream_lost_slot_hours") > 0
+    said = {name: text for text in verdict(comparison, None) for name in POLICIES if name in text}
+    assert "Jobs that stream lose" in said["class-lanes"]
+
+
 def test_an_interval_holds_the_figure_that_it_belongs_to(comparison):
     for policy in comparison.policies:
         found = comparison.interval(policy, "lost_slot_hours")
-        assert found.low <= comparison.figures[policy][0]["lost_slot_hours"] <= found.high
+        assert found.low <= comparison.value(policy, "lost_slot_hours") <= found.high
         assert found.coverage == 0.5  # of three draws
 
 

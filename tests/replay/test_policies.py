@@ -52,6 +52,19 @@ def test_jobs_without_io_are_scheduled_as_without_storage(policy):
     assert not np.any(silent.lost_slot_seconds > 1e-6)
 
 
+def test_what_a_kill_at_the_limit_destroys_is_lost():
+    """All of the run of a job that alone would have ended in time."""
+    narrow = run(storage=storage_for(SLOTS, lanes=1, targets=1))
+    jobs = narrow.replayable.workload.jobs
+    killed = narrow.state == "timeout"
+    assert killed.any()
+    in_time = killed & (jobs["runtime"] <= jobs["limit"])
+    whole = narrow.runtime * jobs["slots"]
+    assert narrow.lost_slot_seconds[in_time] == pytest.approx(whole[in_time])
+    assert narrow.killed_slot_seconds[in_time].sum() > 0
+    assert not narrow.killed_slot_seconds[~in_time].any()
+
+
 @pytest.mark.parametrize("policy", DELAYING)
 @pytest.mark.parametrize("most", [0.0, 600.0])
 def test_no_job_is_delayed_longer_than_allowed(policy, most):

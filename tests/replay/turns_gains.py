@@ -102,7 +102,7 @@ def figures(outcomes, plain, bound):
     longer = outcomes.runtime[io] / plain.runtime[io]
     return {
         "lost": float(outcomes.lost_slot_seconds.sum() / 3600),
-        "share": bound.share(float(outcomes.lost_slot_seconds.sum())),
+        "share": bound.share(float(outcomes.lost_slot_seconds.sum())) or 0.0,
         "wait": float(np.nanmean(outcomes.wait) / np.nanmean(plain.wait)) - 1.0,
         "p99": float(np.quantile(stretch, 0.99)),
         "longer": float((longer > 1.05).sum() / len(longer)),

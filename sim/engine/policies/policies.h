@@ -13,6 +13,7 @@
 struct sluice_policy_result {
 	double held_since;  /* s: when it could have started and was delayed; -1: never */
 	double held;	    /* s delayed: at most, as others may have taken its place */
+	double saving;	    /* node-s that its delay or its lanes are predicted to save */
 	uint32_t lane_mask; /* lanes it was put on; 0: all */
 	uint32_t decisions; /* made about it */
 	uint16_t action;    /* enum sluice_action of the last one; ABSTAIN: none */

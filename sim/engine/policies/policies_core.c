@@ -204,10 +204,31 @@ remove_row (struct sluice_core_policy *p, uint32_t job)
  * Decisions
  */
 
+static double
+loss_of (const struct sluice_alternative *alternative)
+{
+	return alternative->own + alternative->caused + alternative->confined;
+}
+
+/* Node-seconds that a decision to delay or to confine is predicted to save, waits aside. */
+static double
+saving_of (const struct sluice_decision *decision)
+{
+	int acts = decision->action == SLUICE_ACTION_DELAY
+		   || decision->action == SLUICE_ACTION_DISJOINT;
+	for (uint32_t i = 0; acts && i < decision->alternative_count; i++)
+		if (decision->alternatives[i].action == SLUICE_ACTION_COLOCATE)
+			return loss_of (&decision->alternatives[i])
+			       - loss_of (&decision->alternatives[decision->chosen]);
+	return 0.0;
+}
+
 static void
 note (struct sluice_core_policy *p, uint32_t job, const struct sluice_decision *decision)
 {
 	struct sluice_policy_result *result = &p->results[job];
+	if (!(result->saving > 0.0)) /* the first one that acts: later ones only go on */
+		result->saving = saving_of (decision);
 	p->plans[job].klass = (uint16_t)decision->prediction.klass;
 	result->action = (uint16_t)decision->action;
 	result->reason = (uint16_t)decision->reason;

@@ -253,7 +253,7 @@ def _compared(comparison: Comparison, figure: str) -> Picture:
     scale = HOUR if meaning.unit == "seconds" else 1.0
     unit = "hours" if meaning.unit in ("seconds", "hours") else meaning.unit
     values = {
-        name: (comparison.figures[name][0][figure], comparison.interval(name, figure))
+        name: (comparison.value(name, figure), comparison.interval(name, figure))
         for name in comparison.policies
     }
     known = {name: (value, range_) for name, (value, range_) in values.items() if value is not None}

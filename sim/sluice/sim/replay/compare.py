@@ -6,7 +6,7 @@ their number.
 
 Repetition 0 is the question as asked. Each further one asks it of another draw: other seeds, and
 storage whose every number is off by a random factor. All policies see the same draw, so they differ
-by nothing but what they do.
+by nothing but what they do. What is said first is the median of all of them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from statistics import median
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from sluice.sim.policies.policies import POLICIES
+from sluice.sim.policies.policies import POLICIES, streams
 from sluice.sim.replay.figures import bound, figures
 from sluice.sim.replay.io_replay import replay_with_io
 from sluice.sim.storage.mean_field import station_shares
@@ -143,22 +144,59 @@ class Comparison:
         """Of draws other than the one that was asked about."""
         return len(self.bounds) - 1
 
+    @property
+    def bound(self) -> Bound:
+        """The medians of all repetitions."""
+        numbers = ("lost", "forced", "ran")
+        return replace(
+            self.bounds[0],
+            **{name: median(getattr(one, name) for one in self.bounds) for name in numbers},
+        )
+
+    def values(self, policy: str, figure: str) -> list[float | None]:
+        """Return a figure of every repetition."""
+        return [one[figure] for one in self.figures[policy]]
+
+    def value(self, policy: str, figure: str) -> float | None:
+        """Return the median of a figure over all repetitions."""
+        return _middle(self.values(policy, figure))
+
     def interval(self, policy: str, figure: str) -> Interval | None:
-        """Return where a figure of one more draw lies; the figure itself is in it."""
-        first, *others = (one[figure] for one in self.figures[policy])
-        return _around(first, interval(others))
+        """Return where a figure of one more draw lies; the median is in it."""
+        return _around(self.value(policy, figure), interval(self.values(policy, figure)[1:]))
+
+    def differences(self, policy: str, figure: str) -> list[float | None]:
+        """Return by how much a policy's figure is above that without one in each repetition."""
+        pairs = zip(self.values(policy, figure), self.values(PLAIN, figure), strict=True)
+        return [_difference(one, other) for one, other in pairs]
 
     def difference(self, policy: str, figure: str) -> float | None:
-        """Return by how much a policy's figure is above that without one."""
-        return _difference(self.figures[policy][0][figure], self.figures[PLAIN][0][figure])
+        """Return the median of these differences."""
+        return _middle(self.differences(policy, figure))
 
     def difference_interval(self, policy: str, figure: str) -> Interval | None:
         """Return where that difference lies in one more draw, the same for both."""
-        first, *others = (
-            _difference(one[figure], other[figure])
-            for one, other in zip(self.figures[policy], self.figures[PLAIN], strict=True)
+        others = self.differences(policy, figure)[1:]
+        return _around(self.difference(policy, figure), interval(others))
+
+    def answer(self, policy: str, figure: str) -> dict[str, Any]:
+        """Return all that a file says of a figure."""
+        found, above = (
+            None if one is None else asdict(one)
+            for one in (self.interval(policy, figure), self.difference_interval(policy, figure))
         )
-        return _around(first, interval(others))
+        return {
+            "value": self.value(policy, figure),
+            "interval": found,
+            "draws": self.values(policy, figure),
+            "above_none": self.difference(policy, figure),
+            "above_none_interval": above,
+        }
+
+
+def _middle(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
 def _around(value: float | None, found: Interval | None) -> Interval | None:
@@ -244,8 +282,8 @@ def _replay(
 
 def _answer(draw: Draw, outcomes: Mapping[str, IoOutcomes]) -> tuple[Bound, Mapping[str, Figures]]:
     plain = outcomes[PLAIN]
-    bound = bound_of(draw, plain)
-    return bound, {name: figures(one, plain, bound) for name, one in outcomes.items()}
+    bound, is_stream = bound_of(draw, plain), streams(draw.profiles)
+    return bound, {name: figures(one, plain, bound, is_stream) for name, one in outcomes.items()}
 
 
 def bound_of(draw: Draw, plain: IoOutcomes) -> Bound:

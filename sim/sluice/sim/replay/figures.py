@@ -178,7 +178,12 @@ class Meaning:
 
 
 FIGURES = {
-    "lost_slot_hours": Meaning("slot-hours lost to interference and confinement", "hours"),
+    "lost_slot_hours": Meaning("slot-hours lost to interference, confinement and kills", "hours"),
+    "lost_share": Meaning("the same, of all that ran", "share"),
+    "killed_slot_hours": Meaning("of these, work of jobs killed at their limit", "hours"),
+    "stream_lost_slot_hours": Meaning("of these, by jobs that stream", "hours"),
+    "saved_slot_hours": Meaning("slot-hours saved", "hours"),
+    "predicted_slot_hours": Meaning("slot-hours that were predicted to be saved", "hours"),
     "share_of_bound": Meaning("share of the bound recovered", "share"),
     "io_slowdown_mean": Meaning("slowdown of jobs with I/O, mean", "times"),
     "io_slowdown_p99": Meaning("slowdown of jobs with I/O, p99", "times"),
@@ -210,12 +215,25 @@ GROUPS = ("user", "partition", "size")
 """Groups of jobs that a policy may favour or burden."""
 
 
-def figures(outcomes: IoOutcomes, plain: IoOutcomes, bound: Bound) -> Figures:
-    """Return FIGURES; plain: the same jobs and storage without a policy. None: no job."""
+def figures(
+    outcomes: IoOutcomes, plain: IoOutcomes, bound: Bound, is_stream: NDArray[np.bool_]
+) -> Figures:
+    """Return FIGURES; plain: the same jobs and storage without a policy. None: no job.
+
+    is_stream: which jobs stream.
+    """
     totals = report.totals(outcomes)
     lost = float(outcomes.lost_slot_seconds.sum())
+    predicted = outcomes.predicted_slot_seconds
     found: Figures = {
         "lost_slot_hours": lost / 3600,
+        "lost_share": lost / bound.ran if bound.ran else None,
+        "killed_slot_hours": float(outcomes.killed_slot_seconds.sum()) / 3600,
+        "stream_lost_slot_hours": float(outcomes.lost_slot_seconds[is_stream].sum()) / 3600,
+        "saved_slot_hours": (bound.lost - lost) / 3600,
+        "predicted_slot_hours": None
+        if np.isnan(predicted).any()
+        else float(predicted.sum()) / 3600,
         "share_of_bound": bound.share(lost),
         "wait_mean_s": totals["wait_s"]["mean"],
         "wait_median_s": totals["wait_s"]["median"],
@@ -243,11 +261,6 @@ def has_io(outcomes: IoOutcomes) -> NDArray[np.bool_]:
     return np.asarray(outcomes.ran & (outcomes.io_seconds_alone > 0))
 
 
-def is_touched(outcomes: IoOutcomes) -> NDArray[np.bool_]:
-    """Whether the policy kept a job back or put it on lanes of its own."""
-    return np.asarray((outcomes.choices["held"] > 0) | (outcomes.choices["lane_mask"] != 0))
-
-
 def _held(outcomes: IoOutcomes) -> Figures:
     slots = outcomes.replayable.workload.jobs["slots"]
     is_held = outcomes.ran & (outcomes.choices["held"] > 0)
@@ -261,7 +274,7 @@ def _held(outcomes: IoOutcomes) -> Figures:
 
 def _behind(outcomes: IoOutcomes, plain: IoOutcomes) -> Figures:
     """Say what became of jobs that the policy did not touch: those behind the ones it did."""
-    untouched = outcomes.ran & plain.ran & ~is_touched(outcomes)
+    untouched = outcomes.ran & plain.ran & ~outcomes.is_touched
     shift = (outcomes.results["start"] - plain.results["start"])[untouched]
     later = shift[shift > MOVED]
     return {

@@ -111,9 +111,36 @@ class IoOutcomes(Outcomes):
 
     @property
     def lost_slot_seconds(self) -> NDArray[np.float64]:
-        """Slot-seconds lost to interference, confinement and rate caps; 0: never ran."""
+        """Slot-seconds lost to interference, confinement, rate caps and kills; 0: never ran."""
         lost = np.where(self.ran, self.runtime - self.alone, 0.0)
-        return np.asarray(np.maximum(lost, 0.0) * self.replayable.workload.jobs["slots"])
+        slowed = np.maximum(lost, 0.0) * self.replayable.workload.jobs["slots"]
+        return np.asarray(slowed + self.killed_slot_seconds)
+
+    @property
+    def killed_slot_seconds(self) -> NDArray[np.float64]:
+        """Slot-seconds alone of what jobs had done when their limit killed them.
+
+        Of those that alone would have ended in time: others are killed under every policy.
+        """
+        jobs = self.replayable.workload.jobs
+        is_killed = (self.state == "timeout") & (jobs["runtime"] <= jobs["limit"])
+        return np.asarray(np.where(is_killed, self.alone, 0.0) * jobs["slots"])
+
+    @property
+    def is_touched(self) -> NDArray[np.bool_]:
+        """Whether the policy delayed a job or put it on lanes of its own."""
+        return np.asarray((self.choices["held"] > 0) | (self.choices["lane_mask"] != 0))
+
+    @property
+    def predicted_slot_seconds(self) -> NDArray[np.float64]:
+        """Slot-seconds that what was done with each job was predicted to save; NaN: no prediction.
+
+        By the decisions of Sluice that delayed or confined the job, and by holds of its bursts.
+        """
+        of_bursts = self.contention["saving"] * self.replayable.workload.slots_per_node
+        saving = np.where(self.is_touched, self.choices["saving"], 0.0) + of_bursts
+        predicts = np.any(self.choices["decisions"] > 0) or np.any(self.contention["held"] > 0)
+        return np.asarray(np.where(predicts, saving, np.nan))
 
     @property
     def delay(self) -> NDArray[np.float64]:

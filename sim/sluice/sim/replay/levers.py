@@ -322,7 +322,7 @@ def levers(
             known={PLAIN: POLICIES[PLAIN], **LEVERS},
             advance=advance,
         )
-        lost[law] = found.figures[PLAIN][0]["lost_slot_hours"] or 0.0
+        lost[law] = found.value(PLAIN, "lost_slot_hours") or 0.0
         users = users or fairness(found.outcomes[DELAYS], found.outcomes[PLAIN], "user")
         worths += [_worth(found, lever, law) for lever in LEVERS]
     bursts = _bursts(storages[0].experiment.draw())
@@ -332,17 +332,16 @@ def levers(
 def _worth(found: Comparison, lever: str, law: str) -> Worth:
     more = found.difference_interval(lever, "lost_slot_hours")
     saved = None if more is None else replace(more, low=-more.high, high=-more.low)
-    figures = found.figures[lever][0]
-    held = figures["held_slot_hours"] or 0.0
+    held = found.value(lever, "held_slot_hours") or 0.0
     return Worth(
         lever,
         law,
         saved=-(found.difference(lever, "lost_slot_hours") or 0.0),
         saved_interval=saved,
-        share=figures["share_of_bound"],
+        share=found.value(lever, "share_of_bound"),
         held=held,
         price=held * found.draw.options.wait_price,
-        wait=found.figures[PLAIN][0]["wait_mean_s"] or 0.0,
+        wait=found.value(PLAIN, "wait_mean_s") or 0.0,
         wait_more=found.difference(lever, "wait_mean_s") or 0.0,
     )
 

@@ -12,7 +12,7 @@ down by chance far more.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from importlib.metadata import version
 from itertools import groupby, product
 from pathlib import Path
@@ -198,26 +198,15 @@ def as_bytes(document: Mapping[str, Any]) -> bytes:
 
 
 def _answer(comparison: Comparison) -> dict[str, Any]:
-    bound = comparison.bounds[0]
+    bound = comparison.bound
     return {
         "bound_slot_hours": bound.gain / 3600,
         "forced_slot_hours": bound.forced / 3600,
         "is_anything_to_gain": bound.is_anything_to_gain,
         "policies": {
-            policy: {name: _figure(comparison, policy, name) for name in FIGURES}
+            policy: {name: comparison.answer(policy, name) for name in FIGURES}
             for policy in comparison.policies
         },
-    }
-
-
-def _figure(comparison: Comparison, policy: str, name: str) -> dict[str, Any]:
-    found = comparison.interval(policy, name)
-    above = comparison.difference_interval(policy, name)
-    return {
-        "value": comparison.figures[policy][0][name],
-        "interval": None if found is None else asdict(found),
-        "above_none": comparison.difference(policy, name),
-        "above_none_interval": None if above is None else asdict(above),
     }
 
 
@@ -244,7 +233,7 @@ class Wait:
     max_delay: str
     """As the sweep has it."""
     saved: float
-    """Lost less than without the policy, in the draw as asked."""
+    """Lost less than without the policy, the median of all draws."""
     least_saved: float
     """Of further draws, at the lower end of the interval; without any, `saved`."""
     held: float
@@ -277,7 +266,7 @@ class Wait:
 
     @property
     def saves(self) -> bool:
-        """Whether it loses less in the draw as asked and, by the interval, in others."""
+        """Whether it loses less, by the whole interval."""
         return self.least_saved > 0
 
 

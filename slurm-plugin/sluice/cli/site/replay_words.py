@@ -39,7 +39,7 @@ def value_text(value: float | None, unit: str) -> str:
     if unit == "seconds":
         return sign + duration_text(size)
     if unit == "share":
-        return f"{value:.1%}"
+        return f"{value:.1%}" if not 0 < size < HARDLY else f"{100 * value:.2g}%"
     if unit == "times":
         return times_text(value)
     return sign + (f"{size:.0f}" if unit == "jobs" else amount_text(size))
@@ -59,7 +59,7 @@ def figure_rows(comparison: Comparison) -> list[tuple[str, ...]]:
 
     rows = []
     for name, meaning in FIGURES.items():
-        values = [comparison.figures[policy][0][name] for policy in comparison.policies]
+        values = [comparison.value(policy, name) for policy in comparison.policies]
         if any(value is not None for value in values):
             cells = (
                 with_interval(value, comparison.interval(policy, name), meaning.unit)
@@ -101,22 +101,24 @@ def verdict(comparison: Comparison, storage: SiteStorage | None) -> list[str]:
     """
     from sluice.sim.replay.compare import PLAIN
 
-    bound = comparison.bounds[0]
+    bound = comparison.bound
     if storage is not None and not storage.fits:
         return [f"What policies would gain here is not known: {misfit_text(storage)}."]
     said = [fit_text(storage)] if storage else []
-    said += [_lost_text(bound), _bound_text(bound)]
+    killed = comparison.value(PLAIN, "killed_slot_hours") or 0.0
+    said += [_lost_text(bound, killed), _bound_text(bound)]
     said += [_policy_text(comparison, name) for name in comparison.policies if name != PLAIN]
     if comparison.repetitions:
         said.append(interval_text(comparison))
     return said
 
 
-def _lost_text(bound: Bound) -> str:
+def _lost_text(bound: Bound, killed: float) -> str:
     share = bound.lost / bound.ran if bound.ran else 0.0
+    of_kills = f"; {amount_text(killed)} are work of jobs killed at their limit" if killed else ""
     return (
         f"Without a policy, {amount_text(bound.lost / 3600)} slot-hours are lost to interference: "
-        f"{share:.2%} of those that jobs took."
+        f"{share:.2%} of those that jobs took{of_kills}."
     )
 
 
@@ -144,10 +146,9 @@ def _bound_text(bound: Bound) -> str:
 
 
 def _policy_text(comparison: Comparison, policy: str) -> str:
-    figures = comparison.figures[policy][0]
     less = -(comparison.difference(policy, "lost_slot_hours") or 0.0)
     found = comparison.difference_interval(policy, "lost_slot_hours")
-    share = figures["share_of_bound"]
+    share = comparison.value(policy, "share_of_bound")
     of_bound = f", {share:.1%} of the bound" if share is not None else ""
     if not less:
         said = "recovers nothing"
@@ -158,12 +159,29 @@ def _policy_text(comparison: Comparison, policy: str) -> str:
     if found is not None:
         low, high = (value_text(-end, "hours") for end in (found.high, found.low))
         said += f" (recovered in other draws: {low} to {high})"
+    predicted = comparison.value(policy, "predicted_slot_hours")
+    if predicted is not None:
+        said += f"; predicted were {amount_text(predicted)}"
     return (
         f"{policy} {said}; mean wait "
         f"{_change(comparison, policy, 'wait_mean_s')}, p99 "
         f"{_change(comparison, policy, 'wait_p99_s')}, makespan "
         f"{_change(comparison, policy, 'makespan_s')}."
-        f"{_hardly_anybody_text(comparison, policy)}"
+        f"{_streams_text(comparison, policy)}{_hardly_anybody_text(comparison, policy)}"
+    )
+
+
+def _streams_text(comparison: Comparison, policy: str) -> str:
+    """Say so where jobs that stream pay for what others save."""
+    from sluice.sim.replay.compare import PLAIN
+
+    more = comparison.difference(policy, "stream_lost_slot_hours") or 0.0
+    without = comparison.value(PLAIN, "stream_lost_slot_hours") or 0.0
+    if more <= HARDLY * without:
+        return ""
+    return (
+        f" Jobs that stream lose {amount_text(without + more)} slot-hours, in place of "
+        f"{amount_text(without)}."
     )
 
 
@@ -179,7 +197,7 @@ def _hardly_anybody_text(comparison: Comparison, policy: str) -> str:
         not is_sluice
         or most == float("inf")
         or held >= HARDLY * count
-        or not comparison.bounds[0].is_anything_to_gain
+        or not comparison.bound.is_anything_to_gain
     ):
         return ""
     return (
@@ -201,8 +219,8 @@ def interval_text(comparison: Comparison) -> str:
     found = comparison.interval(comparison.policies[0], "lost_slot_hours")
     coverage = f"{found.coverage:.0%}" if found else "unknown"
     return (
-        f"Intervals come from {comparison.repetitions} more draws of seeds and storage; one more "
-        f"would lie within with a probability of {coverage} at least."
+        f"Figures are medians of {comparison.repetitions + 1} draws of seeds and storage; one more "
+        f"would lie within the intervals with a probability of {coverage} at least."
     )
 
 
@@ -321,15 +339,7 @@ def document(
         "repetitions": comparison.repetitions,
         "policies": {
             policy: {
-                "figures": {
-                    name: {
-                        "value": comparison.figures[policy][0][name],
-                        "interval": _plain(comparison.interval(policy, name)),
-                        "above_none": comparison.difference(policy, name),
-                        "above_none_interval": _plain(comparison.difference_interval(policy, name)),
-                    }
-                    for name in FIGURES
-                },
+                "figures": {name: comparison.answer(policy, name) for name in FIGURES},
                 "fairness": fairness_of(comparison, policy),
             }
             for policy in comparison.policies
@@ -353,7 +363,7 @@ def fairness_of(comparison: Comparison, policy: str) -> dict[str, list[dict[str,
 
 
 def _bound(comparison: Comparison) -> dict[str, Any]:
-    bound = comparison.bounds[0]
+    bound = comparison.bound
     return {
         "lost_slot_hours": bound.lost / 3600,
         "forced_slot_hours": bound.forced / 3600,
@@ -362,10 +372,6 @@ def _bound(comparison: Comparison) -> dict[str, Any]:
         "max_delay_s": None if bound.max_delay == float("inf") else bound.max_delay,
         "is_anything_to_gain": bound.is_anything_to_gain,
     }
-
-
-def _plain(found: Interval | None) -> dict[str, float] | None:
-    return None if found is None else asdict(found)
 
 
 # Pages
