@@ -51,6 +51,15 @@ STEPS = (*LESS_KNOWN, SLUICE, *MORE_KNOWN, *FEW_AT_A_TIME)
 """Rows of the table of ablations, of KTH-SP2."""
 
 
+STAKES = tuple((mix, share) for mix in ("checkpointing", "short") for share in (0.05, 0.1, 0.3))
+"""Mixes, and shares of I/O-heavy jobs."""
+STAKED = (TURNS, SLUICE, "two-groups", "license-cap")
+
+
+def stakes_file(mix, share):
+    return SAVED / f"stakes, {mix}, {share:.0%}.json"
+
+
 def gains_file(trace, sharing):
     return SAVED / f"gains, {trace}, {sharing}.json"
 

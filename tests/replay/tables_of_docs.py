@@ -20,6 +20,8 @@ from gains import (
     PLAIN,
     ROOT,
     SHARING,
+    STAKED,
+    STAKES,
     STATIC,
     STEPS,
     TRACES,
@@ -31,6 +33,7 @@ from gains import (
     ratios,
     saved,
     span,
+    stakes_file,
 )
 
 from sluice.slurm.views.formatting import duration_text
@@ -77,6 +80,17 @@ def what_else(found):
     ):
         yield percent([100 * (ratio - 1) for ratio in ratios(found, what, figure)], "{:+.1f}")
     yield span(ratios(found, STATIC, "lost_slot_hours"), "{:.1f}")
+
+
+def stake(mix, share, found):
+    """Yield the cells of one mix and share; what is recovered only where something is lost."""
+    yield from (f"`{mix}`", f"{share:.0%}".replace("%", " %"))
+    yield percent([100 * one["lost_share"] for one in found[PLAIN]], "{:.2g}")
+    is_some = min(one["lost_share"] for one in found[PLAIN]) > 0
+    for policy in STAKED:
+        kept = ratios(found, policy, "lost_slot_hours") if is_some else []
+        yield percent([100 * (1 - one) for one in kept], "{:.0f}") if kept else NOTHING
+    yield longer(median(ratios(found, "license-cap", "wait_p99_s")))
 
 
 def ablation(found, policy):
@@ -141,6 +155,9 @@ def tables():
             if all(found)
             else [],
         )
+    stakes = [(*case, read(stakes_file(*case))) for case in STAKES]
+    done = all(found for *_, found in stakes)
+    yield "stakes", [tuple(stake(*one)) for one in stakes] if done else []
     known, (first, *_) = read(ablations_file("KTH-SP2")), found
     yield "ablations", [(HOW[name], *ablation(known, name)) for name in STEPS] if known else []
     yield "delays", [tuple(delays(first, what)) for what in DELAYS] if first else []

@@ -37,6 +37,8 @@ from gains import (
     RANDOM,
     SHARING,
     SLUICE,
+    STAKED,
+    STAKES,
     STATIC,
     STEPS,
     TRACES,
@@ -49,6 +51,7 @@ from gains import (
     save,
     saved,
     span,
+    stakes_file,
 )
 
 from sluice.sim.replay.compare import compare
@@ -202,6 +205,23 @@ def test_turns_lose_less_than_plain_and_any_delay_in_every_draw(trace, sharing):
 @each_cell
 def test_static_lanes_lose_more_than_plain_easy_in_every_draw(trace, sharing):
     assert better(gains(trace, sharing), PLAIN, STATIC, "lost_slot_hours") == DRAWS
+
+
+@pytest.mark.acceptance
+def test_what_is_lost_is_a_matter_of_the_mix():
+    """Where few jobs do I/O, or in short bursts, hardly anything is lost, and no lever harms."""
+    lost = {}
+    for mix, share in STAKES:
+        experiment = replace(TRACES["KTH-SP2"], io_share=share, mix=mix)
+        found = compared("KTH-SP2", experiment.draw, list(STAKED)).figures
+        save(stakes_file(mix, share), found)
+        print(f"\nKTH-SP2, {share:.0%} I/O-heavy, mix {mix}:")
+        for policy in STAKED:
+            print(f"  {policy}: {describe(found, policy)}")
+        lost[mix, share] = median(one["lost_share"] for one in found[PLAIN])
+        assert better(found, PLAIN, SLUICE, "lost_slot_hours") < HARM
+    assert lost["checkpointing", 0.05] < lost["checkpointing", 0.1] < lost["checkpointing", 0.3]
+    assert lost["short", 0.3] < lost["checkpointing", 0.1]
 
 
 @lru_cache

@@ -20,7 +20,7 @@ def test_a_table_that_is_not_in_the_page_is_an_error():
 def test_each_table_has_its_place_in_the_page():
     page = tables.PAGE.read_text()
     names = [name for name, _ in tables.tables()]
-    assert len(names) == 4
+    assert len(names) == 5
     for name in names:
         assert "| new |" in tables.filled(page, name, [("new",)])
 
