@@ -137,7 +137,8 @@ def test_sluice_delays_no_job_longer_than_max_delay(policy, seed, most, wrong):
 
 @pytest.mark.parametrize("budget", ["user_budget", "account_budget"])
 def test_a_budget_bounds_what_jobs_of_a_user_wait_in_a_day(budget):
-    replayable, profiles = work(400)
+    # jobs for which there is still room when they are released: a delay counts until the start
+    replayable, profiles = work(400, seed=2)
     users = replayable.workload.jobs["user"] = np.arange(400) % 3
 
     def waits(**options):

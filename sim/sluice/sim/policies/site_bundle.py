@@ -180,6 +180,8 @@ def _program_of(program: Program, storage: Mapping[str, float]) -> dict[str, flo
 SHARE_STEP = 0.05
 """Runs of one application differ in their I/O share by less."""
 CONFIDENCE = 0.95
+FOLLOW_THE_SIZE = ("nprocs", "rate", "metadata_rate")
+"""Numbers of a profile that grow with a job."""
 SCRIPT = "#!/bin/sh\n"
 """Jobs come from sbatch; by its script none is known."""
 
@@ -269,16 +271,26 @@ def site_bundle(
 def _table(
     history: TraceHistory, submissions: Sequence[View], application: NDArray[np.int64]
 ) -> list[BundleApplication]:
+    """Return an entry for each application and user, of all sizes.
+
+    Processes and rates follow the size as those of the runs do.
+    """
     jobs, profiles = history.workload.jobs, history.profiles
-    octave = np.rint(np.log2(jobs["slots"])).astype(np.int64)
-    groups, first, of_group = np.unique(
-        application * 64 + octave, return_index=True, return_inverse=True
-    )
-    counts = np.bincount(of_group)
-    means = {
-        name: np.bincount(of_group, values) / counts for name, values in history.numbers().items()
+    _, first = np.unique(application, return_index=True)
+    counts = np.bincount(application)
+    octaves = np.log2(jobs["slots"])
+    middle, _ = _line(application, octaves, octaves)
+    lines = {
+        name: _line(application, octaves, np.log2(values, where=values > 0, out=values * np.nan))
+        for name, values in history.numbers().items()
+        if name in FOLLOW_THE_SIZE
     }
-    users = _users_of(of_group, jobs["user"])
+    means = {
+        name: np.bincount(application, values) / counts
+        for name, values in history.numbers().items()
+        if name not in FOLLOW_THE_SIZE
+    }
+    users = _users_of(application, jobs["user"])
     asked = core.submission({})  # one for all: there may be ten thousand
     table = []
     for i, job in enumerate(first.tolist()):
@@ -289,16 +301,39 @@ def _table(
             for name, mean in means.items()
             if name == "io_share" or mean[i] > 0
         }
+        known = {name: line for name, line in lines.items() if np.isfinite(line[0][i])}
+        profile |= {name: float(2.0 ** line[0][i]) for name, line in known.items()}
         if "period_seconds" in profile:
             profile["burst_seconds"] = profile["io_share"] * profile["period_seconds"]
-        asked.struct.name = submissions[groups[i] // 64].struct.name
-        known = _shares(profile)
+        own = jobs["slots"][application == i]
+        sizes = (float(own.min()), float(own.max()))
+        asked.struct.name = submissions[i].struct.name
         for user in users[i]:
             asked.struct.uid = user + 1
-            key = core.application_key(asked, "user_name")
-            key = core.size_key(key, float(2 ** (groups[i] % 64)))
-            table.append(BundleApplication(key=key, evidence="user_name", id=i + 1, profile=known))
+            table.append(
+                BundleApplication(
+                    key=core.application_key(asked, "user_name"),
+                    evidence="user_name",
+                    id=i + 1,
+                    profile=_shares(profile),
+                    size=min(max(float(2.0 ** middle[i]), sizes[0]), sizes[1]),
+                    sizes=sizes,
+                    exponents={name: float(line[1][i]) for name, line in known.items()},
+                )
+            )
     return table
+
+
+def _line(
+    group: NDArray[np.int64], x: NDArray[np.float64], y: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the mean of y in each group, and by how much it rises with x there."""
+    count = np.bincount(group)
+    mean = np.bincount(group, y) / count
+    off = x - (np.bincount(group, x) / count)[group]
+    spread = np.bincount(group, off * off)
+    rise = np.bincount(group, off * (y - mean[group]))
+    return mean, np.divide(rise, spread, out=np.zeros_like(rise), where=spread > 0)
 
 
 def _users_of(of_group: NDArray[np.int64], users: NDArray[Any]) -> list[list[int]]:
