@@ -176,9 +176,10 @@ def _associations(trace: Trace, rows: NDArray[np.int64]) -> tuple[NDArray[np.int
     missing = np.full(len(rows), -1, np.int64)
     user = missing if trace.user is None else trace.user[rows]
     account = missing if trace.account is None else trace.account[rows]
-    pairs, index = np.unique(np.stack([account, user]), axis=1, return_inverse=True)
-    associations = np.zeros(pairs.shape[1], engine.ASSOCIATION)
-    associations["account"] = np.unique(pairs[0], return_inverse=True)[1]
+    width = int(user.max(initial=-1)) + 2
+    pairs, index = np.unique((account + 1) * width + user + 1, return_inverse=True)
+    associations = np.zeros(len(pairs), engine.ASSOCIATION)
+    associations["account"] = np.unique(pairs // width, return_inverse=True)[1]
     associations["shares"] = associations["account_shares"] = 1
     return index.reshape(-1), associations
 
