@@ -32,6 +32,12 @@ sluice_interference_init (struct sluice_interference *model)
 #undef SET
 }
 
+static int
+is_share_lost (double loss)
+{
+	return loss >= 0.0 && loss < 1.0;
+}
+
 int
 sluice_interference_check (const struct sluice_interference *model,
 			   struct sluice_error *err)
@@ -46,8 +52,10 @@ sluice_interference_check (const struct sluice_interference *model,
 		return sluice_fail (err, "interference capacity is %g, below 1",
 				    model->capacity);
 	if (model->create_overhead < 0.0 || model->rewrite_overhead < 0.0
-	    || model->pooling < 0.0 || model->log_sd < 0.0)
-		return sluice_fail (err, "a negative overhead, pooling or deviation");
+	    || model->pooling < 0.0 || model->log_sd < 0.0 || model->hot_load < 0.0)
+		return sluice_fail (err, "a negative overhead, pooling, deviation or load");
+	if (!is_share_lost (model->hot_write_loss) || !is_share_lost (model->hot_read_loss))
+		return sluice_fail (err, "a loss on hot targets is not in 0..1");
 	return 0;
 }
 
@@ -173,6 +181,17 @@ set_activity (const struct sluice_profile *p, double stretch, struct sluice_pres
 	    = p->period_seconds > 0.0 ? p->period_seconds + burst * (stretch - 1.0) : 0.0;
 }
 
+/* What a job loses while others press as much as it does. */
+static double
+hot_loss (const struct sluice_profile *p, double demand,
+	  const struct sluice_interference *model)
+{
+	double reads = sluice_profile_reading_share (p);
+	double busy = smaller (1.0, model->hot_load * demand);
+	double lost = (1.0 - reads) * model->hot_write_loss + reads * model->hot_read_loss;
+	return lost * busy * busy;
+}
+
 void
 sluice_pressure_of (const struct sluice_profile *p, const struct sluice_interference *model,
 		    const struct sluice_policy *policy, uint32_t lane_mask,
@@ -209,6 +228,7 @@ sluice_pressure_of (const struct sluice_profile *p, const struct sluice_interfer
 	double data = 1.0 - clip ((double)p->share[SLUICE_PATTERN_METADATA]);
 	double most = reach.bandwidth * exp (clip_log (ln_e));
 	out->demand = rate_known ? clip (rate / most) : data;
+	out->hot = rate_known ? hot_loss (p, out->demand, model) : 0.0;
 	out->confined = 1.0;
 	if (mask != all) {
 		double used = p->targets >= 1.0 ? smaller (p->targets, reach.all_targets)
@@ -240,6 +260,7 @@ sluice_load_of (const struct sluice_pressure *pressure, double z, int side)
 		.streams = pressure->streaming * weight,
 		.demand = pressure->demand,
 		.metadata = pressure->metadata,
+		.hot = pressure->hot,
 	};
 	return load;
 }
@@ -311,9 +332,10 @@ data_rate (struct sluice_load victim, double flushes, double streams, double dem
 {
 	double left = model->capacity - demand;
 	double guaranteed = guaranteed_share (victim, flushes, streams, model);
+	double hot = 1.0 - victim.hot * smaller (1.0, demand / victim.demand);
 	/* the guaranteed share or what is left; each step rounds monotonically, so that
 	 * more co-runners never helps, not by the last digit either */
-	return smaller (larger (guaranteed, left) / victim.demand, 1.0);
+	return smaller (larger (guaranteed, left) / victim.demand, hot);
 }
 
 /* The metadata server takes operations as they come: an overload stretches

@@ -39,6 +39,17 @@
  * much as its kind wants no more, so d = 1; and one that gets much less could get more, so
  * d < 1.
  *
+ * All of this is of means: one over targets hides hot ones, one over minutes hides peaks.
+ * What a striped operation takes, its slowest target takes, and that has h times the load
+ * of the mean one. A job whose rate alone is known keeps it busy for f of the time, and
+ * others do so as far as they press as much. While both do, the job loses L of its rate:
+ *
+ *   rho_j(S) <= 1 - L f min (f, f sum_S d / d_j),   f = min (1, h d_j)
+ *   L = (1 - r) L_w + r L_r
+ *
+ * r is the share of the job's bytes that it reads: caches take up a part of what writes
+ * wait for. L = 0 is a site where means hide nothing, such as one with a single target.
+ *
  * The default coefficients are fitted to Shah et al. (SuperFrI 2019), S1 to S4 and S6. A
  * site's own measurements (`sluice site calibrate`) replace them. The parts that this law
  * had before, and what they were worth: docs/evidence/sessions.md.
@@ -57,7 +68,8 @@ enum {
 };
 
 /* X(name, default, meaning): the coefficients, in the order of the struct. The defaults are
- * what a fit to the published figures gives: tests/policies/test_published.py. */
+ * what a fit to the published figures gives: tests/policies/test_published.py. h and L
+ * are of no figure, but of a year of Edison: docs/evidence/production.md. */
 #define SLUICE_INTERFERENCE_FIELDS(X)                                                      \
 	X (stream_level, 0.832310651229136,                                                \
 	   "a: ln of the weight of a stream of one process")                               \
@@ -74,7 +86,10 @@ enum {
 	X (capacity, 1.19915958244719,                                                     \
 	   "K: throughput of a mix over that of one program, >= 1")                        \
 	X (pooling, 0.0, "kappa: how far streams weigh as one, >= 0; 0: by weights only")  \
-	X (log_sd, 0.3010140367854036, "sd of ln w")
+	X (log_sd, 0.3010140367854036, "sd of ln w")                                       \
+	X (hot_load, 2.5, "h: load of the slowest target over that of the mean one")       \
+	X (hot_write_loss, 0.2, "L_w: share of the rate lost there, of writes; 0..1")      \
+	X (hot_read_loss, 0.7, "L_r: likewise, of reads")
 
 #define SLUICE_INTERFERENCE_MEMBER(name, def, text) double name;
 
@@ -108,6 +123,7 @@ struct sluice_pressure {
 	double period;	  /* s; 0: unknown */
 	double confined;  /* rate left on these targets even without co-runners, 0 < c <= 1:
 			   * they are fewer, or slow */
+	double hot;	  /* L f f, of a victim; 0 at an unknown rate */
 	double async_io;  /* 1: computes while it writes */
 };
 

@@ -28,6 +28,7 @@ struct sluice_load {
 	double streams; /* weight in the pool */
 	double demand;
 	double metadata;
+	double hot; /* of a victim: no sum has it */
 };
 
 enum {

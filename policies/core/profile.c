@@ -163,6 +163,15 @@ clip (double value)
 }
 
 double
+sluice_profile_reading_share (const struct sluice_profile *p)
+{
+	double bytes = p->read_bytes + p->write_bytes;
+	if (is_known (p->read_bytes) && is_known (p->write_bytes) && bytes > 0.0)
+		return p->read_bytes / bytes;
+	return (double)p->share[SLUICE_PATTERN_READ];
+}
+
+double
 sluice_profile_streaming_share (const struct sluice_profile *p)
 {
 	double s = -1.0;
@@ -179,14 +188,17 @@ sluice_profile_streaming_share (const struct sluice_profile *p)
 				  + (double)p->share[SLUICE_PATTERN_WS];
 		s = aw > 0.0 ? aw / (aw + flushing) : 0.0;
 	}
+	s *= 1.0 - sluice_profile_reading_share (p);
 	return is_known (p->direct_share) ? s * (1.0 - clip (p->direct_share)) : s;
 }
 
 double
 sluice_profile_creating_share (const struct sluice_profile *p)
 {
+	double writes = 1.0 - sluice_profile_reading_share (p);
 	if (is_known (p->creates_per_mib) && is_known (p->chunk_bytes))
-		return clip (p->creates_per_mib * p->chunk_bytes / 1048576.0);
+		return writes * clip (p->creates_per_mib * p->chunk_bytes / 1048576.0);
 	double owc = (double)p->share[SLUICE_PATTERN_OWC];
-	return owc > 0.0 ? owc / (owc + (double)p->share[SLUICE_PATTERN_WS]) : 0.0;
+	return owc > 0.0 ? writes * (owc / (owc + (double)p->share[SLUICE_PATTERN_WS]))
+			 : 0.0;
 }

@@ -80,12 +80,15 @@ const char *sluice_profile_field_name (unsigned int i);
 const char *sluice_profile_field_unit (unsigned int i);
 const char *sluice_profile_field_text (unsigned int i);
 
+/* r: the share of the bytes that are read; without both numbers the pattern's. */
+double sluice_profile_reading_share (const struct sluice_profile *profile);
+
 /* s: the share of the chunks that no process waits for until they are flushed. A chunk
- * is waited for if it is flushed right away or bypasses the cache. Without numbers
+ * is waited for if it is read, flushed right away or bypasses the cache. Without numbers
  * the pattern decides: AW streams, OWC and WS flush. */
 double sluice_profile_streaming_share (const struct sluice_profile *profile);
 
-/* k: the share of the writes that create a file; without numbers OWC's. */
+/* k: the share of the chunks that create a file; without numbers OWC's. */
 double sluice_profile_creating_share (const struct sluice_profile *profile);
 
 #endif

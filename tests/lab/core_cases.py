@@ -142,6 +142,7 @@ def pressures(*, periodic: bool = True) -> st.SearchStrategy[View]:
         metadata=st.one_of(st.just(0.0), _numbers(0.0, 1.0)),
         io_share=_numbers(0.01, 1.0),
         confined=st.one_of(st.just(1.0), _numbers(0.3, 1.0)),
+        hot=st.sampled_from([0.0, 0.2, 0.7]),
         async_io=st.sampled_from([0.0, 0.0, 1.0]),
     )
 

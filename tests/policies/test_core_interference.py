@@ -86,6 +86,31 @@ def test_what_the_others_leave_is_free():
     assert core.rate_share(small, [other, other], FAIR) < 0.1
 
 
+def test_a_hot_target_costs_more_the_more_others_press_up_to_what_the_job_does():
+    victim = pressure(demand=0.5, hot=0.4)
+    kept = [core.rate_share(victim, [pressure(demand=d)], FAIR) for d in (0.0, 0.25, 0.5)]
+    assert kept == pytest.approx([1.0, 0.8, 0.6])
+    assert core.rate_share(victim, [pressure(demand=0.5, hot=0.7)], FAIR) == kept[-1]
+
+
+def test_a_reader_loses_more_on_a_hot_target_than_a_writer():
+    lanes, law = policy(ONE_LANE), model(**core.default_interference())
+    at = {"rate": 0.2 * GIB, "chunk_bytes": MIB}
+    read, write = {"read": 1.0}, {"ws": 1.0}
+
+    def hot(**numbers):
+        return core.pressure_of(at | numbers, law, lanes).hot
+
+    reads = hot(pattern="read", share=read, read_bytes=1e12, write_bytes=0.0)
+    writes = hot(pattern="ws", share=write, read_bytes=0.0, write_bytes=1e12)
+    assert reads == pytest.approx(law.hot_read_loss / 4)
+    assert writes == pytest.approx(law.hot_write_loss / 4)
+    assert hot(pattern="read", share=read, write_bytes=1e12) == reads  # by its pattern
+    both = hot(pattern="ws", share=write, read_bytes=1e12, write_bytes=1e12)
+    assert both == pytest.approx((reads + writes) / 2)
+    assert hot(pattern="read", share=read, rate=None) == 0.0
+
+
 def test_the_guaranteed_share_is_the_rate_without_its_bounds():
     """Of two that write all the time: above 1, and below what the other leaves over."""
     law = model(capacity=1.3, pooling=0.0)

@@ -76,8 +76,8 @@ MEASURED: Prior = {
 that a target could take while it serves what is in its queue. Streams take by processes, since a
 kernel that throttles writers throttles each alike; a process has several times in the cache what
 one queue serves."""
-SERVER = {"process_exponent": 1.0, "capacity": 1.0}
-"""Coefficients of such a server that no site is asked for."""
+SERVER = {"process_exponent": 1.0, "capacity": 1.0, "hot_write_loss": 0.0}
+"""Coefficients of such a server that no site is asked for; one target has no slower ones."""
 OVERHEADS: Prior = {"create_overhead": (0.0, 5.0), "rewrite_overhead": (0.0, 5.0)}
 LEVEL_SD, SLOPE_SD = 1.0, 0.1
 """Of what another file system's coefficients differ from the published ones by: the order of the

@@ -408,6 +408,11 @@ def traffic_features(profile: View | Mapping[str, Any]) -> list[float]:
     return list(out)
 
 
+def reading_share(profile: View | Mapping[str, Any]) -> float:
+    """Return the share of a profile's bytes that are read."""
+    return float(lib.sluice_profile_reading_share(new("struct sluice_profile", profile)))
+
+
 def log_efficiency(profile: View, model: View) -> float:
     """Return ln of the rate alone of a profile's kind of traffic, over that of its targets."""
     return float(lib.sluice_log_efficiency(profile.struct, model.struct))
