@@ -323,7 +323,7 @@ insignificance_of (const struct sluice_profile *p, uint32_t klass,
 {
 	if (p->io_share >= 0.0 && p->io_share < policy->min_io_share)
 		return SLUICE_REASON_INSIGNIFICANT;
-	if (klass == SLUICE_CLASS_NONE && p->pattern != SLUICE_PATTERN_READ)
+	if (klass == SLUICE_CLASS_NONE)
 		return SLUICE_REASON_FEW_BYTES;
 	return SLUICE_REASON_NONE;
 }
@@ -365,19 +365,17 @@ judge_prediction (const struct sluice_prediction *prediction,
 	if (!is_own)
 		return SLUICE_REASON_OTHERS_ONLY;
 
-	int is_read = p->pattern == SLUICE_PATTERN_READ;
 	uint32_t insignificance
 	    = insignificance_of (p, sluice_class_of (p, policy), policy);
 	if (insignificance != SLUICE_REASON_NONE)
 		return insignificance;
 	if (is_unconfirmed)
 		return SLUICE_REASON_UNCONFIRMED;
-	/* How reads interfere was not measured, and a mixture without numbers or
-	 * an unknown share of I/O could be anything. */
+	/* A mixture without numbers or an unknown share of I/O could be anything. */
 	int is_bare = p->pattern == SLUICE_PATTERN_MIXED
 		      && (p->chunk_bytes < 0.0
 			  || (p->bytes_per_flush < 0.0 && p->unflushed_bytes < 0.0));
-	if (is_read || is_bare || p->io_share < 0.0)
+	if (is_bare || p->io_share < 0.0)
 		return SLUICE_REASON_UNMEASURED;
 	return SLUICE_REASON_NONE;
 }

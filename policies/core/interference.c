@@ -11,18 +11,6 @@ static const double log_rate_slack = 1.0;
 static const double largest_log = 100.0;
 static const double mib = 1048576.0;
 
-static int
-is_known (double value)
-{
-	return value >= 0.0;
-}
-
-static double
-clip (double value)
-{
-	return value < 0.0 ? 0.0 : value > 1.0 ? 1.0 : value;
-}
-
 void
 sluice_interference_init (struct sluice_interference *model)
 {
@@ -59,7 +47,15 @@ sluice_interference_check (const struct sluice_interference *model,
 	return 0;
 }
 
-enum { STREAMING, CREATING, LEVEL, PROCESSES };
+enum { STREAMING, CREATING, LEVEL, PROCESSES, READING };
+
+/* log2 of a chunk in MiB; of the other one where it is unknown, or of 1 MiB. */
+static double
+level (double chunk, double other)
+{
+	double known = chunk >= 1.0 ? chunk : other;
+	return known >= 1.0 ? log2 (known / mib) : 0.0;
+}
 
 void
 sluice_traffic_features (const struct sluice_profile *p,
@@ -67,9 +63,9 @@ sluice_traffic_features (const struct sluice_profile *p,
 {
 	features[STREAMING] = sluice_profile_streaming_share (p);
 	features[CREATING] = sluice_profile_creating_share (p);
-	features[LEVEL] = is_known (p->chunk_bytes) && p->chunk_bytes >= 1.0
-			      ? log2 (p->chunk_bytes / mib)
-			      : 0.0;
+	double reads = features[READING] = sluice_profile_reading_share (p);
+	features[LEVEL] = (1.0 - reads) * level (p->chunk_bytes, p->read_chunk_bytes)
+			  + reads * level (p->read_chunk_bytes, p->chunk_bytes);
 	features[PROCESSES] = p->nprocs >= 1.0 ? log2 (p->nprocs) : 0.0;
 }
 
@@ -92,7 +88,8 @@ log_efficiency (const double features[SLUICE_TRAFFIC_FEATURES],
 {
 	double k = features[CREATING];
 	double flush = k * m->create_overhead + (1.0 - k) * m->rewrite_overhead;
-	return -log1p ((1.0 - features[STREAMING]) * flush * exp2 (-features[LEVEL]));
+	double waits = 1.0 - features[STREAMING] - features[READING];
+	return -log1p (larger (0.0, waits) * flush * exp2 (-features[LEVEL]));
 }
 
 double
@@ -129,38 +126,30 @@ metadata_share (const struct sluice_profile *p, const struct sluice_policy *poli
 		return clip (p->metadata_rate / policy->metadata_capacity);
 	if (is_known (p->creates_per_mib) && is_known (p->rate))
 		return clip (p->creates_per_mib * p->rate / mib
+			     * (1.0 - sluice_profile_reading_share (p))
 			     / policy->metadata_capacity);
 	return p->pattern == SLUICE_PATTERN_METADATA ? 1.0 : 0.0;
 }
 
-/* What the lanes of a mask have together. */
+/* What lanes have together. */
 struct reach {
 	double bandwidth; /* 0: unknown */
 	double targets;
-	double all_bandwidth; /* of all lanes; 0: unknown */
-	double all_targets;
 };
 
 static struct reach
 reach_of (const struct sluice_policy *policy, uint32_t lane_mask)
 {
-	struct reach r = { 0.0, 0.0, 0.0, 0.0 };
-	int unknown = 0, all_unknown = 0;
-	for (uint32_t i = 0; i < policy->lane_count; i++) {
-		const struct sluice_lane *lane = &policy->lanes[i];
-		r.all_targets += lane->targets;
-		r.all_bandwidth += lane->bandwidth;
-		all_unknown |= lane->bandwidth <= 0.0;
+	struct reach r = { 0 };
+	int is_known = 1;
+	for (uint32_t i = 0; i < policy->lane_count; i++)
 		if (lane_mask >> i & 1) {
-			r.targets += lane->targets;
-			r.bandwidth += lane->bandwidth;
-			unknown |= lane->bandwidth <= 0.0;
+			r.targets += policy->lanes[i].targets;
+			r.bandwidth += policy->lanes[i].bandwidth;
+			is_known &= policy->lanes[i].bandwidth > 0.0;
 		}
-	}
-	if (unknown)
+	if (!is_known)
 		r.bandwidth = 0.0;
-	if (all_unknown)
-		r.all_bandwidth = 0.0;
 	return r;
 }
 
@@ -199,12 +188,13 @@ sluice_pressure_of (const struct sluice_profile *p, const struct sluice_interfer
 {
 	uint32_t all = policy->lane_count ? (1u << policy->lane_count) - 1 : 0;
 	uint32_t mask = lane_mask & all ? lane_mask & all : all;
-	struct reach reach = reach_of (policy, mask);
+	struct reach reach = reach_of (policy, mask), whole = reach_of (policy, all);
+	double served = sluice_profile_served_share (p), rate = p->rate * served;
 	int rate_known = p->rate > 0.0 && reach.bandwidth > 0.0;
-	double stretch = p->rate > reach.all_bandwidth && reach.all_bandwidth > 0.0
-			     ? p->rate / reach.all_bandwidth
+	double stretch = rate > whole.bandwidth && whole.bandwidth > 0.0
+			     ? rate / whole.bandwidth
 			     : 1.0;
-	double rate = p->rate / stretch;
+	rate /= stretch;
 
 	double features[SLUICE_TRAFFIC_FEATURES];
 	sluice_traffic_features (p, features);
@@ -212,8 +202,7 @@ sluice_pressure_of (const struct sluice_profile *p, const struct sluice_interfer
 	if (rate_known) {
 		/* A program can get the rate that it was observed to get alone; and where
 		 * that is about as much as its kind gets, it can get no more. */
-		double observed
-		    = log (rate / larger (reach.all_bandwidth, reach.bandwidth));
+		double observed = log (rate / larger (whole.bandwidth, reach.bandwidth));
 		double slack = measured_flushes (model) ? log_rate_slack : 0.0;
 		ln_e = larger (smaller (0.0, observed), ln_e - slack);
 	}
@@ -225,14 +214,15 @@ sluice_pressure_of (const struct sluice_profile *p, const struct sluice_interfer
 	out->async_io = p->async_io >= 0.5 ? 1.0 : 0.0;
 
 	/* At an unknown rate a job uses all there is, as far as it moves data. */
-	double data = 1.0 - clip ((double)p->share[SLUICE_PATTERN_METADATA]);
+	double data
+	    = served > 0.0 ? 1.0 - clip ((double)p->share[SLUICE_PATTERN_METADATA]) : 0.0;
 	double most = reach.bandwidth * exp (clip_log (ln_e));
 	out->demand = rate_known ? clip (rate / most) : data;
 	out->hot = rate_known ? hot_loss (p, out->demand, model) : 0.0;
 	out->confined = 1.0;
 	if (mask != all) {
-		double used = p->targets >= 1.0 ? smaller (p->targets, reach.all_targets)
-						: reach.all_targets;
+		double used = p->targets >= 1.0 ? smaller (p->targets, whole.targets)
+						: whole.targets;
 		out->confined = rate_known ? smaller (1.0, most / rate)
 					   : smaller (1.0, reach.targets / (used * data));
 	}
@@ -268,40 +258,32 @@ sluice_load_of (const struct sluice_pressure *pressure, double z, int side)
 struct sluice_load
 sluice_load_add (struct sluice_load a, struct sluice_load b)
 {
-	a.flushes += b.flushes;
-	a.streams += b.streams;
-	a.demand += b.demand;
-	a.metadata += b.metadata;
+#define ADD(part) a.part += b.part;
+	SLUICE_LOAD_PARTS (ADD)
 	return a;
 }
 
 struct sluice_load
 sluice_load_less (struct sluice_load sum, struct sluice_load part)
 {
-	sum.flushes = larger (0.0, sum.flushes - part.flushes);
-	sum.streams = larger (0.0, sum.streams - part.streams);
-	sum.demand = larger (0.0, sum.demand - part.demand);
-	sum.metadata = larger (0.0, sum.metadata - part.metadata);
+#define TAKE(name) sum.name = larger (0.0, sum.name - part.name);
+	SLUICE_LOAD_PARTS (TAKE)
 	return sum;
 }
 
 struct sluice_load
 sluice_load_scale (struct sluice_load load, double factor)
 {
-	load.flushes *= factor;
-	load.streams *= factor;
-	load.demand *= factor;
-	load.metadata *= factor;
+#define SCALE(part) load.part *= factor;
+	SLUICE_LOAD_PARTS (SCALE)
 	return load;
 }
 
 struct sluice_load
 sluice_load_most (struct sluice_load a, struct sluice_load b)
 {
-	a.flushes = larger (a.flushes, b.flushes);
-	a.streams = larger (a.streams, b.streams);
-	a.demand = larger (a.demand, b.demand);
-	a.metadata = larger (a.metadata, b.metadata);
+#define MOST(part) a.part = larger (a.part, b.part);
+	SLUICE_LOAD_PARTS (MOST)
 	return a;
 }
 
@@ -636,21 +618,30 @@ flushes_soon (const struct sluice_profile *p)
 	       && is_known (p->write_bytes) && p->bytes_per_flush <= p->write_bytes / 2.0;
 }
 
+/* Of what its pattern does not do nothing needs to be known. */
+static int
+moves_little (const struct sluice_profile *p, const struct sluice_policy *policy)
+{
+	int is_read = p->pattern == SLUICE_PATTERN_READ;
+	double main = is_read ? p->read_bytes : p->write_bytes;
+	double bytes = larger (p->read_bytes, 0.0) + larger (p->write_bytes, 0.0);
+	return is_known (main)
+	       && bytes * sluice_profile_served_share (p) < sluice_few_bytes (policy);
+}
+
 uint32_t
 sluice_class_of (const struct sluice_profile *p, const struct sluice_policy *policy)
 {
-	if (p->pattern == SLUICE_PATTERN_UNKNOWN || p->pattern == SLUICE_PATTERN_NONE
-	    || p->pattern == SLUICE_PATTERN_READ)
+	if (p->pattern == SLUICE_PATTERN_UNKNOWN || p->pattern == SLUICE_PATTERN_NONE)
 		return SLUICE_CLASS_NONE;
 	if (is_known (p->io_share) && p->io_share < policy->min_io_share)
 		return SLUICE_CLASS_NONE;
 
-	int writes_little
-	    = is_known (p->write_bytes) && p->write_bytes < sluice_few_bytes (policy);
+	int is_little = moves_little (p, policy);
 	if (p->pattern == SLUICE_PATTERN_METADATA
-	    || (writes_little && metadata_share (p, policy) >= metadata_heavy))
+	    || (is_little && metadata_share (p, policy) >= metadata_heavy))
 		return SLUICE_CLASS_META;
-	if (writes_little)
+	if (is_little)
 		return SLUICE_CLASS_NONE;
 	int is_stream
 	    = sluice_profile_streaming_share (p) >= streaming && !flushes_soon (p);

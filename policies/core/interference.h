@@ -101,9 +101,9 @@ void sluice_interference_init (struct sluice_interference *model); /* the defaul
 int sluice_interference_check (const struct sluice_interference *model,
 			       struct sluice_error *err);
 
-enum { SLUICE_TRAFFIC_FEATURES = 4 };
+enum { SLUICE_TRAFFIC_FEATURES = 5 };
 
-/* Physical features of a profile: s, k, log2 (chunk / 1 MiB) and log2 (nprocs). */
+/* Physical features of a profile: s, k, log2 (chunk / 1 MiB), log2 (nprocs) and r. */
 void sluice_traffic_features (const struct sluice_profile *profile,
 			      double features[SLUICE_TRAFFIC_FEATURES]);
 

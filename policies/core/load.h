@@ -21,13 +21,26 @@ smaller (double a, double b)
 	return a < b ? a : b;
 }
 
+static inline int
+is_known (double value)
+{
+	return value >= 0.0;
+}
+
+static inline double
+clip (double value)
+{
+	return smaller (larger (value, 0.0), 1.0);
+}
+
 /* What a job puts on a lane while it is active, in parts that each can only slow
- * others down; the weights are shifted to the quantile already. */
+ * others down; the weights are shifted to the quantile already: outside the pool of streams
+ * and in it. */
+#define SLUICE_LOAD_PARTS(X) X (flushes) X (streams) X (demand) X (metadata)
+
 struct sluice_load {
-	double flushes; /* weight outside the pool of streams */
-	double streams; /* weight in the pool */
-	double demand;
-	double metadata;
+#define PART(name) double name;
+	SLUICE_LOAD_PARTS (PART)
 	double hot; /* of a victim: no sum has it */
 };
 

@@ -1,4 +1,4 @@
-#include "profile.h"
+#include "load.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -150,25 +150,28 @@ sluice_profile_shift (const struct sluice_profile *profile, double spreads,
 	}
 }
 
-static int
-is_known (double value)
+static double
+cached_reads (const struct sluice_profile *p)
 {
-	return value >= 0.0;
+	return larger (0.0, p->read_bytes) * larger (0.0, p->read_cached_share);
 }
 
-static double
-clip (double value)
+double
+sluice_profile_served_share (const struct sluice_profile *p)
 {
-	return value < 0.0 ? 0.0 : value > 1.0 ? 1.0 : value;
+	double bytes = larger (0.0, p->write_bytes) + larger (0.0, p->read_bytes);
+	return bytes > 0.0 ? 1.0 - cached_reads (p) / bytes : 1.0;
 }
 
 double
 sluice_profile_reading_share (const struct sluice_profile *p)
 {
-	double bytes = p->read_bytes + p->write_bytes;
+	double reads = p->read_bytes - cached_reads (p);
+	double bytes = reads + p->write_bytes;
 	if (is_known (p->read_bytes) && is_known (p->write_bytes) && bytes > 0.0)
-		return p->read_bytes / bytes;
-	return (double)p->share[SLUICE_PATTERN_READ];
+		return reads / bytes;
+	return p->pattern == SLUICE_PATTERN_READ ? 1.0
+						 : (double)p->share[SLUICE_PATTERN_READ];
 }
 
 double

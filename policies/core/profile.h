@@ -80,7 +80,10 @@ const char *sluice_profile_field_name (unsigned int i);
 const char *sluice_profile_field_unit (unsigned int i);
 const char *sluice_profile_field_text (unsigned int i);
 
-/* r: the share of the bytes that are read; without both numbers the pattern's. */
+/* The share of the bytes that reach the servers: what is read again comes from caches. */
+double sluice_profile_served_share (const struct sluice_profile *profile);
+
+/* r: the share of these that are read; without both volumes the pattern's. */
 double sluice_profile_reading_share (const struct sluice_profile *profile);
 
 /* s: the share of the chunks that no process waits for until they are flushed. A chunk

@@ -30,7 +30,7 @@ void
 sluice_turns_demand (const struct sluice_profile *profile,
 		     double demand[SLUICE_STATION_COUNT])
 {
-	double rate = larger (profile->rate, 0.0);
+	double rate = larger (profile->rate, 0.0) * sluice_profile_served_share (profile);
 	demand[SLUICE_STATION_BYTES] = demand[SLUICE_STATION_LINKS] = rate;
 	demand[SLUICE_STATION_OPERATIONS] = rate * operations_a_byte (profile);
 	demand[SLUICE_STATION_METADATA] = larger (larger (profile->metadata_rate, 0.0),

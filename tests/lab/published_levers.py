@@ -46,7 +46,10 @@ class Lever(ctypes.Structure):
 
 def _library():
     folders = ("sim/engine/storage", "policies/core")
-    core = [str(ROOT / f"policies/core/{name}.c") for name in ("turns", "turns_stations", "base")]
+    core = [
+        str(ROOT / f"policies/core/{name}.c")
+        for name in ("turns", "turns_stations", "profile", "base")
+    ]
     flags = ["-shared", "-fPIC", *core, "-lm", *(f"-I{ROOT / folder}" for folder in folders)]
     return ctypes.CDLL(str(compiled(Path(__file__).with_suffix(".c"), *flags, suffix=".so")))
 

@@ -421,6 +421,36 @@ def test_what_profile_and_model_leave_unexplained_adds_up():
     assert uncertain.log_sd == pytest.approx(0.5)
 
 
+READING = {
+    "pattern": "read",
+    "share": {"read": 1.0},
+    "chunk_bytes": None,
+    "write_bytes": 0.0,
+    "read_bytes": 1e12,
+    "read_chunk_bytes": 4.0 * MIB,
+}
+
+
+def test_a_reader_weighs_as_a_program_that_waits_for_each_chunk():
+    reader = of({**STREAMING, **READING})
+    rewriter = {"pattern": "ws", "share": {"ws": 1.0}, "chunk_bytes": 4.0 * MIB}
+    waiting = of({**STREAMING, **rewriter, "bytes_per_flush": 4.0 * MIB, "unflushed_bytes": 0.0})
+    assert reader.streaming == 0.0
+    assert reader.weight == pytest.approx(waiting.weight)
+
+
+def test_what_caches_serve_is_no_load():
+    def demand(**numbers):
+        return of({**STREAMING, "rate": 0.4 * GIB, **numbers}, ONE_LANE).demand
+
+    whole = demand(**READING)
+    assert demand(**READING, read_cached_share=0.75) == pytest.approx(whole / 4)
+    assert demand(**READING, read_cached_share=1.0) == 0.0
+    half = {"read_bytes": STREAMING["write_bytes"], "read_cached_share": 1.0}
+    assert demand(**half) == pytest.approx(whole / 2)
+    assert of({**STREAMING, **READING, "read_cached_share": 1.0}).demand == 0.0
+
+
 @pytest.mark.parametrize(
     ("changes", "klass"),
     [
@@ -435,7 +465,11 @@ def test_what_profile_and_model_leave_unexplained_adds_up():
         ({"chunk_bytes": MIB, "bytes_per_flush": 64 * MIB, "unflushed_bytes": 64 * MIB}, "stream"),
         ({"pattern": "none"}, "none"),
         ({"pattern": "unknown"}, "none"),
-        ({"pattern": "read"}, "none"),
+        ({"pattern": "read"}, "flush"),
+        ({"read_bytes": 2e12}, "flush"),
+        ({"read_bytes": 2e12, "read_cached_share": 1.0}, "stream"),
+        ({**READING, "read_bytes": 1e6}, "none"),
+        ({**READING, "read_cached_share": 1.0}, "none"),
         ({"pattern": "metadata"}, "meta"),
         ({"io_share": 0.01}, "none"),
         ({"io_share": None}, "stream"),

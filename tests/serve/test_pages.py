@@ -307,7 +307,7 @@ def test_jobs_that_the_lot_left_alone_are_found(tmp_path):
 def test_the_matrix_is_that_of_the_bundle(ask):
     facts = ask("/programs.json")["matrix"]
     assert facts["interference_model"]["source"] == "bundle"
-    assert len(facts["loss"]) == len(facts["programs"]) == 9
+    assert len(facts["loss"]) == len(facts["programs"]) == 12
     assert all(0 <= loss <= 1 for row in facts["loss"] for loss in row)
 
 

@@ -13,9 +13,9 @@ from sluice.interference.programs import (
     ProductionProgram,
     Program,
     features,
-    features_of,
     likeness,
 )
+from sluice.policies import core
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -49,7 +49,7 @@ class Observation:
 
     @property
     def is_of_writers(self) -> bool:
-        """Return whether the law, which has no reads and no metadata, can be fitted to it."""
+        """Return whether the law's weights, which are of writers, can be fitted to it."""
         return all(program.is_writer for program in self.members)
 
 
@@ -135,7 +135,7 @@ def nearest(
     if not pairs:
         return []
     alike = [
-        likeness(features(programs), np.array([features_of(profile)]))[:, 0]
+        likeness(features(programs), np.array([core.traffic_features(profile)]))[:, 0]
         for programs, profile in zip(zip(*pairs, strict=True), (victim, other), strict=True)
     ]
     found = [

@@ -206,16 +206,11 @@ SCALES = (0.8, 0.8, 3.0, 3.0, 0.5)
 kinds of traffic may be and still say much about each other."""
 
 
-def features_of(profile: Mapping[str, Any]) -> tuple[float, ...]:
-    """Return what tells kinds of traffic apart: as the core computes it, and the share of reads."""
-    return (*core.traffic_features(profile), float(profile.get("share", {}).get(READ, 0.0)))
-
-
 def features(programs: Sequence[Program | ProductionProgram]) -> NDArray[np.float64]:
-    """Return (programs, features)."""
+    """Return (programs, features), as the core computes them."""
     import numpy as np  # noqa: PLC0415 - numpy is large, and sluiced does without
 
-    return np.array([features_of(program.profile()) for program in programs])
+    return np.array([core.traffic_features(program.profile()) for program in programs])
 
 
 def likeness(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.interference.cost import default_model
 from sluice.interference.observations import alone_rates, site_coruns
-from sluice.interference.programs import WRITES, Program, size_text
+from sluice.interference.programs import READ, WRITES, Program, size_text
 from sluice.serve.known_programs import (
     COLUMNS,
     entry,
@@ -46,7 +46,7 @@ Facts = dict[str, Any]
 CHUNKS = (1 << 16, 1 << 20, 1 << 24)
 """Of the matrix."""
 ABOUT_MATRIX = (
-    "The share of its rate that the program of a row loses while that of a column writes all the "
+    "The share of its rate that the program of a row loses while that of a column has I/O all the "
     "time, {} processes each. By {}."
 )
 NO_BUNDLE = "No bundle is published: `sluice model publish` makes one."
@@ -54,7 +54,7 @@ NO_BUNDLE = "No bundle is published: `sluice model publish` makes one."
 
 def matrix(site: Site, store: Store) -> tuple[Facts, Table]:
     """Return the losses of pairs of patterns, by the model of the published bundle."""
-    programs = [Program(pattern, chunk) for pattern in WRITES for chunk in CHUNKS]
+    programs = [Program(pattern, chunk) for pattern in (*WRITES, READ) for chunk in CHUNKS]
     titles = [f"{one.pattern} {size_text(one.chunk_bytes)}" for one in programs]
     if site.bundle is None:
         facts: Facts = {"programs": titles, "loss": [], "interference_model": None}

@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 CURVE_EXPONENTS = range(16, 29, 2)  # chunks of 64 KiB to 256 MiB
 MATRIX_EXPONENTS = (16, 20, 24)
-MATRIX_PATTERNS = ("owc", "ws", "aw")
+MATRIX_PATTERNS = ("owc", "ws", "aw", "read")
 NEAR = 0.1
 """Likeness below which a measurement hardly moves the answer."""
 TELLS_NOTHING = 0.9
 """Width of an interval of a loss, 0 to 1, from which on the loss counts as not known."""
-NOT_PREDICTED = ("read", "metadata")  # patterns of jobs
+METADATA = "metadata"  # a pattern that is not predicted
 LONGEST_NUMBER = 18  # digits that the history takes
 
 
@@ -146,7 +146,7 @@ def _party(store: Store, text: str, finished: Sequence[FinishedJob], rates: Rate
     if kind not in ("job", "app"):
         with usage_errors(CalibrationError):
             program = Program.parse(text)
-        if not program.is_writer:
+        if METADATA in program.parts:
             raise _not_predicted(text)
         return _Party(text, frozenset(), program.profile(rates.get(program)), program)
     if kind == "job":
@@ -162,7 +162,7 @@ def _party(store: Store, text: str, finished: Sequence[FinishedJob], rates: Rate
             "`sluice history top writers` names applications"
         )
     profile = expected(jobs)
-    if profile.pattern in NOT_PREDICTED:
+    if profile.pattern == METADATA:
         raise _not_predicted(f"{text} (pattern {profile.pattern})")
     writing = {"rate": None, "io_share": 1.0}
     commands = (run.log.exe or "" for run in store.runs.runs(jobs[-1].logs))
@@ -172,7 +172,7 @@ def _party(store: Store, text: str, finished: Sequence[FinishedJob], rates: Rate
 
 def _not_predicted(program: str) -> CommandError:
     return CommandError(
-        f"{program}: reads and metadata are not in the model; what was measured of them is in "
+        f"{program}: metadata are not in the model; what was measured of them is in "
         "`sluice site calibrate report`"
     )
 
