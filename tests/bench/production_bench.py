@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sluice.interference.hot_targets import Run, fit_losses, share_kept
+from sluice.interference.hot_targets import LOSSES, Run, fit_losses, share_kept
 from sluice.policies import core
 from sluice.policies.structs import View, new
 
@@ -302,7 +302,8 @@ def forms(jobs: Jobs) -> dict[str, Law]:
 
 
 def own_fit(jobs: Jobs, **coefficients: float) -> dict[str, float]:
-    return fit_losses(jobs.runs, core.default_interference() | coefficients)
+    known = core.default_interference() | coefficients
+    return {name: known[name] for name in LOSSES} | fit_losses(jobs.runs, known)
 
 
 def main() -> int:

@@ -59,6 +59,9 @@ JOB = records.Job(
 )
 
 
+MEASURED = json.dumps({"interference": {"basis": {"busy_runs": 9, "busy_reads": 7}}})
+
+
 class Site:
     """A history that tests fill with decisions of the real core."""
 
@@ -68,11 +71,14 @@ class Site:
         self.history = path / "history.db"
         self.numbers = 0
         self.totals = (1_000_000, 1_000_000)
-        bundle = storage_models.bundle_bytes(
-            storage_models.application(storage_models.FLUSHING, number=1), conf=CONF
+        self.publish(storage_models.FLUSHING)
+
+    def publish(self, profile: dict[str, object], text: str = "{}") -> None:
+        """Predict this of the application from now on."""
+        self.content = storage_models.bundle_bytes(
+            storage_models.application(profile, number=1), conf=CONF, text=text
         )
-        self.bundle = storage_models.Bundle.parse(bundle)
-        self.content = bundle
+        self.bundle = storage_models.Bundle.parse(self.content)
         with Store(self.history, create=True) as store:
             store.models.add_bundle(
                 records.Bundle(
@@ -80,7 +86,7 @@ class Site:
                     model=None,
                     path="model.bundle",
                     published_at=NOW,
-                    content=bundle,
+                    content=self.content,
                 )
             )
 
@@ -209,6 +215,17 @@ def test_json_holds_the_record_as_it_was_made(site, busy):
     assert facts["interference_model"] == model
     assert facts["slurm"]["state"] == "PENDING"
     assert facts["slurm"]["started"] is None
+
+
+def test_of_a_reader_it_is_said_that_no_reads_were_measured_here(site, busy):
+    unmeasured = "What its reads lose is by published figures: none was measured here."
+    site.join(site.decide(busy), 4711)
+    assert unmeasured not in site.run("why", "4711")
+    reader = {"pattern": "read", "share": {"read": 1.0}, "read_bytes": 1e12, "write_bytes": 0.0}
+    for number, (text, is_told) in enumerate([("{}", True), (MEASURED, False)], start=4712):
+        site.publish({**storage_models.FLUSHING, **reader}, text)
+        site.join(site.decide(busy), number)
+        assert (unmeasured in site.run("why", str(number))) == is_told
 
 
 def test_a_decision_made_again_has_the_same_bits(site, busy):

@@ -48,6 +48,8 @@ def fill(place: Path) -> None:
         ["history", "ingest", *options, "--sacct", "-", "--time-zone", "UTC"],
         input=accounting,
     )
+    counts = "time,target,read_bytes,write_bytes\n0,a,1,2\n60,a,3,4\n"
+    run.invoke(main, ["history", "ingest", *options, "--server-counts", "-"], input=counts)
     for arguments in (["model", "train"], ["model", "publish", "--bundle", str(bundle)]):
         run.invoke(main, [*arguments, *options], catch_exceptions=False)
     with Store(path) as store:

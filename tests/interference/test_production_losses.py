@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from production_bench import EDISON, error, halves, law, own_fit, published, ratio, read
 
+from sluice.interference.hot_targets import LOSSES
 from sluice.policies import core
 
 READS = pytest.mark.parametrize("reads", [False, True], ids=["writes", "reads"])
 POINTS = 0.10
-PARTS = {"hot_write_loss": False, "hot_read_loss": True}
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def test_a_fit_to_the_first_half_is_better_on_the_second(jobs, reads):
     assert error(loaded, own) < error(loaded, published(loaded))
 
 
-@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("name", LOSSES)
 def test_the_published_losses_are_what_the_milder_half_gives(jobs, name):
     milder = min(own_fit(half)[name] for half in halves(jobs))
     assert milder - 0.1 <= core.default_interference()[name] <= milder
@@ -48,4 +48,4 @@ def test_quiet_jobs_lose_nothing(jobs, reads):
 
 def test_without_busy_runs_the_published_losses_hold(jobs):
     quiet = jobs[jobs.load < 0.01]
-    assert own_fit(quiet) == {name: core.default_interference()[name] for name in PARTS}
+    assert own_fit(quiet) == {name: core.default_interference()[name] for name in LOSSES}

@@ -377,7 +377,7 @@ def test_one_command_goes_back_to_the_model_before(site):
 def test_publishing_says_what_the_interference_model_rests_on(site):
     site("model", "train")
     assert "interference: from published figures" in site("model", "publish")
-    nothing = {"measurements": 0, "production": 0}
+    nothing = dict.fromkeys(("measurements", "production", "busy_runs", "busy_reads"), 0)
     assert json.loads(site("model", "publish", "--json"))["interference_from"] == nothing
 
 
@@ -401,7 +401,7 @@ def test_what_production_showed_reaches_the_bundle(site):
     with Store(site.history) as store:
         latest = store.models.publications()[-1]
     assert named["name"] == name_of(latest.path, latest.published_at)
-    assert named["basis"] == {"measurements": 0, "production": 1}
+    assert {name: count for name, count in named["basis"].items() if count} == {"production": 1}
 
 
 def test_there_may_be_nothing_to_go_back_to(site):

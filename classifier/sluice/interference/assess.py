@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sluice.interference.busy_runs import LEAST_IO, by_run_time, by_server_counts
-from sluice.interference.cost import KEPT, Costs, lost_share, node_seconds
+from sluice.interference.busy_runs import LEAST_IO, by_run_time, by_server_counts, node_seconds
+from sluice.interference.cost import KEPT, Costs, lost_share
 from sluice.policies import core
 
 if TYPE_CHECKING:

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.interference.cost import node_seconds
-
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
 
@@ -221,8 +219,8 @@ def _months(groups: Sequence[_Group]) -> tuple[Month, ...]:
 def by_run_time(store: Store, grounds: Grounds) -> Comparison | None:
     """Compare run times of jobs with I/O; others' bytes are those of logs and accounting."""
     jobs = [job for job in grounds.jobs if _io_share(job) >= LEAST_IO]
-    own = [_moved(job) for job in jobs]
-    traffic = [*map(_moved, grounds.jobs), *map(_counted, _without_log(store, grounds))]
+    own = [moved_by(job) for job in jobs]
+    traffic = [*map(moved_by, grounds.jobs), *map(counted, _without_log(store, grounds))]
     runs = _timed(jobs, own, traffic, grounds.bandwidth, {})
     return compare(runs, of_all=_share_of_all(runs, grounds))
 
@@ -240,13 +238,13 @@ def by_server_counts(store: Store, grounds: Grounds) -> Comparison | None:
     own: list[Moved] = []
     seconds: dict[int, float] = {}
     for job in grounds.jobs:
-        in_io = _io_seconds(job)
+        in_io = io_seconds(job)
         known = by_job.get(job.decided_as) if job.decided_as else None
         if known and in_io > 0 and _io_share(job) >= LEAST_IO:
             jobs.append(job)
-            own.append(_counted(min(known, key=lambda one: abs((one.start or 0) - job.start))))
+            own.append(counted(min(known, key=lambda one: abs((one.start or 0) - job.start))))
             seconds[id(job)] = in_io
-    runs = _timed(jobs, own, [*map(_counted, served)], grounds.bandwidth, seconds)
+    runs = _timed(jobs, own, [*map(counted, served)], grounds.bandwidth, seconds)
     return compare(runs, of_all=_share_of_all(runs, grounds))
 
 
@@ -266,21 +264,25 @@ def _io_share(job: FinishedJob) -> float:
     return job.profile.numbers.get("io_share", 0.0)
 
 
-def _io_seconds(job: FinishedJob) -> float:
+def node_seconds(job: FinishedJob) -> float:
+    return max(1, job.nodes) * max(0.0, job.end - job.start)
+
+
+def io_seconds(job: FinishedJob) -> float:
     """Return its time in I/O as it was seen."""
     if job.disturbance is not None:
         return job.disturbance.io_seconds
     return _io_share(job) * job.profile.numbers.get("runtime_seconds", 0.0)
 
 
-def _moved(job: FinishedJob) -> Moved:
+def moved_by(job: FinishedJob) -> Moved:
     """Return what it moved; what it read from its nodes' caches is none of it."""
     numbers = job.profile.numbers
     read = numbers.get("read_bytes", 0.0) * (1.0 - numbers.get("read_cached_share", 0.0))
     return Moved(job.start, job.end, numbers.get("write_bytes", 0.0) + read)
 
 
-def _counted(job: Job) -> Moved:
+def counted(job: Job) -> Moved:
     start, end = float(job.start or 0), float(job.end or 0)
     return Moved(start, end, float((job.write_bytes or 0) + (job.read_bytes or 0)))
 
@@ -293,7 +295,7 @@ def _timed(
     seconds: Mapping[int, float],
 ) -> list[TimedRun]:
     """Return the runs with their load; seconds: of each, by its id(), else its run time."""
-    kinds = _kinds(jobs)
+    kinds = kinds_of(jobs)
     spans = np.array([(job.start, job.end) for job in jobs], dtype=np.float64).reshape(-1, 2)
     all_moved = moved_during(traffic, spans)
     runs = []
@@ -307,7 +309,7 @@ def _timed(
     return runs
 
 
-def _kinds(jobs: Sequence[FinishedJob]) -> list[Hashable]:
+def kinds_of(jobs: Sequence[FinishedJob]) -> list[Hashable]:
     """Tell which runs do the same: of one user, name and size, and about the same bytes."""
     alike: dict[tuple[Hashable, ...], list[int]] = defaultdict(list)
     for i, job in enumerate(jobs):

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from sluice.history_db.records import program_name
+from sluice.interference.busy_runs import node_seconds
 from sluice.interference.pairs import site_evidence
 from sluice.interference.site_model import Basis, SiteModel
 from sluice.policies import core
@@ -94,10 +95,16 @@ def default_model(
 
 def _of_bundle(path: Path) -> NamedModel:
     bundle = Bundle.read(path)
-    told = _told(bundle.text)
-    basis = Basis(**told["basis"]) if "basis" in told else None
-    site = SiteModel(bundle.interference.to_dict(), told.get("bandwidth", 0.0), basis or Basis())
+    basis = basis_told(bundle.text)
+    bandwidth = _told(bundle.text).get("bandwidth", 0.0)
+    site = SiteModel(bundle.interference.to_dict(), bandwidth, basis or Basis())
     return NamedModel("bundle", name_of(path, bundle.created), site, basis)
+
+
+def basis_told(text: str) -> Basis | None:
+    """Return what the text of a bundle says that its interference model rests on."""
+    told = _told(text)
+    return Basis(**told["basis"]) if "basis" in told else None
 
 
 def _told(text: str) -> dict[str, Any]:
@@ -358,10 +365,6 @@ def application_of(job: FinishedJob) -> Application:
 def programs_of(store: Store) -> dict[int, str]:
     """Return the program of each log, by its id: what production knows applications by."""
     return {log: program_name(command) for log, command, _ in store.runs.commands()}
-
-
-def node_seconds(job: FinishedJob) -> float:
-    return max(1, job.nodes) * max(0.0, job.end - job.start)
 
 
 def costs(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sluice.history_db.records import program_name
 from sluice.interference.fitting import together
+from sluice.interference.hot_targets import LOSSES, busy_runs, fit_losses
 from sluice.interference.observations import Seen, alone_rates, of_writers, site_coruns
 from sluice.interference.programs import ProductionProgram
 from sluice.interference.site_model import SiteModel, fit
+from sluice.policies import core
 from sluice.prediction.expectation import expected
 from sluice.prediction.jobs import profile_members
 from sluice.prediction.solo_estimate import latest_undisturbed
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from sluice.history_db.records import ObservedInterference
     from sluice.history_db.store import Store
+    from sluice.interference.hot_targets import Run
     from sluice.interference.observations import Observation
     from sluice.interference.programs import Program
     from sluice.prediction.jobs import FinishedJob
@@ -159,24 +162,35 @@ class SiteEvidence:
     production: list[Seen]
     pairs: list[Pair]
     """All that were tested in production, also of applications that the model cannot place."""
+    busy: list[Run]
 
     @property
     def count(self) -> int:
         """How much the model can learn from."""
-        return len(self.measured) + sum(one.is_of_writers for one in self.production)
+        return (
+            len(self.measured) + sum(one.is_of_writers for one in self.production) + len(self.busy)
+        )
 
     def model(self) -> SiteModel:
         """Return the interference model of the site; the published one without evidence."""
-        return fit(self.measured, self.production)
+        site = fit(self.measured, self.production)
+        reads = sum(run.reads for run in self.busy)
+        basis = replace(site.basis, busy_runs=len(self.busy), busy_reads=reads)
+        # what one target shows says nothing of many: the published losses are the prior
+        prior = {name: core.default_interference()[name] for name in LOSSES}
+        losses = fit_losses(self.busy, site.interference | prior)
+        return replace(site, interference=site.interference | losses, basis=basis)
 
 
 def site_evidence(store: Store, *, jobs: Sequence[FinishedJob] | None = None) -> SiteEvidence:
     """Return it; jobs: the latest undisturbed ones, where they were read already."""
     pairs = pooled(store.interference.observed_interference())
     coruns = site_coruns(store)
+    jobs = latest_undisturbed(store) if jobs is None else jobs
     return SiteEvidence(
         measured=of_writers(coruns),
         rates_alone=alone_rates(coruns),
         production=seen_in_production(store, pairs, jobs),
         pairs=pairs,
+        busy=busy_runs(store, jobs),
     )

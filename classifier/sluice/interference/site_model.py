@@ -91,11 +91,15 @@ class Basis:
     measurements: int = 0
     production: int = 0
     """Pairs of applications."""
+    busy_runs: int = 0
+    """Runs alongside a background, compared with quiet ones."""
+    busy_reads: int = 0
+    """Those of them that mostly read."""
 
     @property
     def count(self) -> int:
         """How much evidence there was."""
-        return self.measurements + self.production
+        return self.measurements + self.production + self.busy_runs
 
     def __str__(self) -> str:
         known = "published figures"
@@ -104,6 +108,8 @@ class Basis:
         if self.production:
             pairs = "pair" if self.production == 1 else "pairs"
             known += f" and {self.production} {pairs} of applications seen in production"
+        if self.busy_runs:
+            known += f" and {self.busy_runs} runs at busy times, {self.busy_reads} of readers"
         return known
 
 

@@ -260,6 +260,17 @@ CREATE TABLE target_probes (
 
 CREATE INDEX target_probes_observed ON target_probes (observed)
 
+CREATE TABLE server_counts (
+    target        TEXT    NOT NULL,
+    start         REAL    NOT NULL,       -- UTC seconds
+    seconds       REAL    NOT NULL CHECK (seconds > 0),
+    read_bytes    REAL    NOT NULL,       -- in these seconds
+    write_bytes   REAL    NOT NULL,
+    PRIMARY KEY (target, start)
+) STRICT, WITHOUT ROWID
+
+CREATE INDEX server_counts_start ON server_counts (start)
+
 CREATE TABLE confined_jobs (              -- that held tokens of one lane
     cluster       TEXT    NOT NULL,
     job_id        INTEGER NOT NULL,

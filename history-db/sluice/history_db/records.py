@@ -539,6 +539,22 @@ class TargetProbe:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerCount:
+    """What the servers counted on one storage target for some time."""
+
+    target: str
+    start: float
+    """UTC seconds."""
+    seconds: float
+    read_bytes: float
+    write_bytes: float
+
+    @property
+    def bytes(self) -> float:
+        return self.read_bytes + self.write_bytes
+
+
+@dataclass(frozen=True, slots=True)
 class PlacedRun:
     """A run of a program by a job, of which it is known where its files were."""
 

@@ -77,12 +77,13 @@ def library_errors() -> tuple[type[Exception], ...]:
     from sluice.history_db.intake import LabelsError
     from sluice.history_db.job_stats import JobStatsError
     from sluice.history_db.sacct import SacctError
+    from sluice.history_db.server_counts import ServerCountsError
     from sluice.interference.programs import CalibrationError
     from sluice.policies.core import CoreError
     from sluice.sim.engine import SimError
     from sluice.slurm.records import SlurmError
 
-    texts = (SacctError, JobStatsError, LabelsError)
+    texts = (SacctError, JobStatsError, ServerCountsError, LabelsError)
     darshan = (DarshanLibraryError,)
     return (CalibrationError, *darshan, HistoryError, *texts, CoreError, SlurmError, SimError)
 

@@ -138,10 +138,16 @@ CHANGED = 1  # exit code when something could not be read
     "[default: as jobid_name here, else as most entries]",
 )
 @click.option(
+    "--server-counts",
+    type=click.File(encoding="utf-8-sig"),
+    metavar="FILE",
+    help="CSV of time,target,read_bytes,write_bytes.",
+)
+@click.option(
     "--labels",
     type=click.File(encoding="utf-8-sig"),
     metavar="FILE",
-    help="CSV with file and pattern: what logs are known to do.",
+    help="CSV with file and pattern of known logs.",
 )
 @click.option("--retry", is_flag=True, help="Read quarantined logs again.")
 @click.option(
@@ -182,6 +188,7 @@ def command(
     time_zone: str | None,
     cluster: str,
     job_stats: TextIO | None,
+    server_counts: TextIO | None,
     job_id_form: str | None,
     labels: TextIO | None,
     retry: bool,
@@ -215,14 +222,16 @@ def command(
     Exit code: 0 all is well, 1 something could not be read (it is named) or there is no log,
     2 wrong usage.
     """
-    if not paths and not (sacct or labels or job_stats):
+    if not paths and not (sacct or labels or job_stats or server_counts):
         raise click.UsageError(
-            "Nothing to read: name logs or directories, --sacct, --job-stats or --labels."
+            "Nothing to read: name logs or directories, --sacct, --job-stats, --server-counts "
+            "or --labels."
         )
     zone = _zone(time_zone)
     with files.open_history(create=True) as store:
         jobs = _read_accounting(store, sacct, zone, cluster)
         stats = _read_job_stats(store, job_stats, job_id_form)
+        counts = _read_server_counts(store, server_counts)
         if follow:
             _follow(store, paths, workers=workers, every=every, once=once, ask_sacct=ask_sacct)
             return
@@ -234,10 +243,13 @@ def command(
         claims = store.runs.claims_beyond_counts(since=since, limit=SHOWN)
         coverage = store.jobs.coverage()
     if as_json:
-        show_json({"coverage": asdict(coverage)} | _as_json(logs, jobs, stats, marked))
+        served = {} if counts is None else {"server_counts": counts}
+        show_json({"coverage": asdict(coverage)} | _as_json(logs, jobs, stats, marked) | served)
     else:
         click.echo(coverage_text(coverage))
         _print(logs, jobs, stats, marked, time_zone, offset)
+        if counts is not None:
+            click.echo(f"servers: {counts} counts of storage targets")
         if claims:
             click.echo(claims_text(claims))
         if paths:
@@ -288,6 +300,16 @@ def _read_accounting(
     if summary.broken:
         click.echo(f"{name}: {REMEDY}, so that no text of a user can pass for a row", err=True)
     return summary
+
+
+def _read_server_counts(store: Store, file: TextIO | None) -> int | None:
+    if file is None:
+        return None
+    from sluice.history_db.server_counts import parse_server_counts
+
+    counts = parse_server_counts(bounded_lines(file, _name(file)), name=_name(file))
+    store.interference.put_server_counts(counts)
+    return len(counts)
 
 
 def _read_job_stats(store: Store, file: TextIO | None, form: str | None) -> JobStatsSummary | None:

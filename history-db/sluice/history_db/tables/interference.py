@@ -13,6 +13,7 @@ from sluice.history_db.records import (
     CoRun,
     ObservedInterference,
     PlacedRun,
+    ServerCount,
     TargetProbe,
 )
 from sluice.history_db.sql import marks
@@ -50,7 +51,7 @@ COLUMNS = tuple(field.name for field in fields(ObservedInterference))
 
 
 class Interference(Tables):
-    """Tables `calibrations`, `coruns`, `target_probes` and `observed_interference`.
+    """Tables of calibrations and their co-runs, probes, servers' counts, observed interference.
 
     For reading, what runs did and which jobs had co-runners.
     """
@@ -125,6 +126,24 @@ class Interference(Tables):
                 "REPLACE INTO target_probes (target, program, observed, rate) VALUES (?, ?, ?, ?)",
                 [astuple(probe) for probe in probes],
             )
+
+    def put_server_counts(self, counts: Iterable[ServerCount]) -> None:
+        """Keep what the servers counted; what was kept of the same target and time is replaced."""
+        with self._db.transaction() as db:
+            db.executemany(
+                "REPLACE INTO server_counts (target, start, seconds, read_bytes, write_bytes) "
+                "VALUES (?, ?, ?, ?, ?)",
+                map(astuple, counts),
+            )
+
+    def server_counts_during(self, start: float, end: float) -> list[ServerCount]:
+        """Return those that began between these times (UTC seconds), the oldest first."""
+        rows = self._db.rows(
+            "SELECT target, start, seconds, read_bytes, write_bytes FROM server_counts "
+            "WHERE start BETWEEN ? AND ? ORDER BY start, target",
+            [start, end],
+        )
+        return list(starmap(ServerCount, rows))
 
     def target_probes(self, *, since: int) -> list[TargetProbe]:
         """Return the probes of a time on, the oldest first."""

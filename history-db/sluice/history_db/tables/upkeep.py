@@ -94,6 +94,7 @@ class Upkeep(Tables):
             db.execute("DELETE FROM confined_jobs WHERE seen < ?", [before])
             db.execute("DELETE FROM jobs_in_company WHERE seen < ?", [before])
             db.execute("DELETE FROM target_probes WHERE observed < ?", [before])
+            db.execute("DELETE FROM server_counts WHERE start < ?", [before])
             db.execute("DELETE FROM losses WHERE found < ?", [before])
             db.execute("DELETE FROM reports WHERE made_at < ?", [before])
             db.execute(

@@ -306,6 +306,8 @@ def _decision(record: Facts, facts: Facts) -> Iterator[Part]:
     )
     if name := facts["interference_model"]["name"]:
         yield f"  Interference by {name}."
+    if facts["reads_measured"] is False:
+        yield "  What its reads lose is by published figures: none was measured here."
 
 
 def _rule(record: Facts) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.errors import NoSuchValueError
 from sluice.policies.bundle import HEAD_BYTES, Bundle, name_of, policy_in
-from sluice.policies.core import CoreError
+from sluice.policies.core import CoreError, reading_share
 from sluice.policies.record import Record, Situation, replay
 from sluice.policies.review import Selector
 from sluice.policies.snapshot import Snapshot
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 OF_READS = ("read_chunk_bytes", "read_sequential_share", "read_cached_share")
 """Numbers of a profile that nothing is compared by."""
+LEAST_READS = 0.1
+"""Of a job's bytes: fewer are not worth a word."""
 
 
 def replay_decision(store: Store, record: Record, config: Config) -> dict[str, Any]:
@@ -156,6 +158,7 @@ def gather(
         "tied_with": found.tied_with,
         "record": shown(record, store, viewer) if record else None,
         "interference_model": _interference_model(record, store) if record else None,
+        "reads_measured": _reads_measured(record, store) if record else None,
         "evidence": _evidence(record, store, viewer) if record else None,
         "reviews": _reviews(record, store, viewer) if record else [],
         "lanes": _lanes(record, store) if record else [],
@@ -480,6 +483,17 @@ def _interference_model(record: Record, store: Store) -> dict[str, str | None]:
     used = store.models.publication(record.bundle_checksum)
     name = name_of(used.path, used.published_at) if used else None
     return {"source": "bundle", "name": name}
+
+
+def _reads_measured(record: Record, store: Store) -> bool | None:
+    """Return whether the site's own runs said what reads lose; None: the job hardly reads."""
+    if reading_share(record.decision.prediction.profile) < LEAST_READS:
+        return None
+    from sluice.interference.cost import basis_told  # noqa: PLC0415 - numpy
+
+    bundle = store.models.bundle(record.bundle_checksum)
+    basis = basis_told(Bundle.parse(bundle.content).text) if bundle else None
+    return bool(basis and basis.busy_reads)
 
 
 def _slow_lanes(record: Record, store: Store) -> dict[str, float]:
