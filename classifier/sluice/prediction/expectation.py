@@ -45,7 +45,7 @@ MEMORIES = (1.0, 3.0, 8.0, float(HALF_LIFE_RUNS))
 """Runs after which one counts half for a number; by the first, the newest decides."""
 TRIED_RUNS = 16  # the newest, which each memory has to tell from those before
 TRIED_HALF_LIFE = 12.0  # of them
-SITE_RUNS = 8.0  # of one's own weigh as much as those of the whole site
+SITE_RUNS = 16.0  # of one's own weigh as much as those of the whole site
 MOST_LOST = 1.0  # by one run, of |ln (value / told)|: how far off hardly matters
 SPREAD = ("write_bytes", "read_bytes", "rate", "burst_seconds", "io_share", "runtime_seconds")
 """Numbers whose spread over the runs is told."""
