@@ -182,6 +182,10 @@ SHARE_STEP = 0.05
 CONFIDENCE = 0.95
 FOLLOW_THE_SIZE = ("nprocs", "rate", "metadata_rate")
 """Numbers of a profile that grow with a job."""
+STEEPEST = 2.0
+"""Exponent by which they do, at most."""
+ROUNDING = 1e-9
+"""Octaves squared: sizes that differ by less are one."""
 SCRIPT = "#!/bin/sh\n"
 """Jobs come from sbatch; by its script none is known."""
 
@@ -333,7 +337,8 @@ def _line(
     off = x - (np.bincount(group, x) / count)[group]
     spread = np.bincount(group, off * off)
     rise = np.bincount(group, off * (y - mean[group]))
-    return mean, np.divide(rise, spread, out=np.zeros_like(rise), where=spread > 0)
+    slope = np.divide(rise, spread, out=np.zeros_like(rise), where=spread > ROUNDING)
+    return mean, np.clip(slope, -STEEPEST, STEEPEST)
 
 
 def _users_of(of_group: NDArray[np.int64], users: NDArray[Any]) -> list[list[int]]:
