@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from sluice.cli.main import main
 from sluice.history_db.job_stats import JobStats
+from sluice.history_db.records import ServerCount
 from sluice.history_db.store import Store
 from sluice.interference.assess import ByLaw, Sources, scale_of
 from sluice.interference.busy_runs import Moved, TimedRun, compare, moved_during
@@ -235,6 +236,27 @@ def test_two_sources_find_what_a_history_lost_although_no_log_tells_of_the_other
         assert counts is None
     assert found["scale"]["node_hours_share"] == 1.0
     assert found["scale"]["read_share"] == 0.75
+
+
+def test_what_servers_counted_over_time_goes_before_what_they_counted_of_jobs(tmp_path):
+    history = tmp_path / "history.db"
+    made_history(history, counted_by_servers=True)
+    with Store(history) as store:
+        counts = [
+            ServerCount(
+                f"OST{target}",
+                JANUARY + HOUR * hour,
+                HOUR,
+                0.0,
+                0.25 * BANDWIDTH * HOUR * (hour % 2 == 0),
+            )
+            for hour in range(2 * RUNS + 2)
+            for target in range(2)
+        ]
+        store.interference.put_server_counts(counts)
+    counts = json.loads(ask(history, "--json"))["sources"]["server_counts"]
+    assert counts["lost_share"] == pytest.approx(LOST, rel=0.01)
+    assert (counts["quiet"], counts["busy"]) == (RUNS, RUNS)
 
 
 def test_the_text_says_where_the_site_stands_and_what_has_no_data(tmp_path):

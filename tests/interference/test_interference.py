@@ -155,6 +155,13 @@ def test_what_reads_lose_is_predicted(reader):
         assert all(0 <= row["loss"] < 1 for row in rows)
 
 
+def test_measured_reads_are_named_alongside_what_is_most_like_them(history):
+    calibrated(history, corun("read:1M:2", "aw:1M:2", 0.6), corun("ws:1M:2", "aw:1M:2", 0.3))
+    first = json.loads(ask("read:1M:4", "aw:1M:2", "--json"))["losses"][0]["measured"][0]
+    assert (first["victim"], first["alongside"]) == ("read:1M:2", "aw:1M:2")
+    assert first["loss"] == pytest.approx(0.4)
+
+
 def test_no_name_of_a_job_reaches_the_terminal_as_it_is(history):
     number, _ = named_jobs(history)[0]
     name = "cfd\x1b[2J\nIn production"

@@ -196,8 +196,8 @@ def assess_site(
         grounds.jobs,
         grounds.costs(advance),
         grounds.model.struct,
-        server_counts=by_server_counts(store, grounds),
-        run_times=by_run_time(store, grounds),
+        server_counts=by_server_counts(store, grounds.jobs, grounds.bandwidth),
+        run_times=by_run_time(store, grounds.jobs, grounds.bandwidth),
     )
 
 

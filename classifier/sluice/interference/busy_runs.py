@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from sluice.history_db.records import Job
     from sluice.history_db.store import Store
-    from sluice.interference.cost import Grounds
     from sluice.prediction.jobs import FinishedJob
 
     Array = NDArray[np.float64]
@@ -216,47 +215,64 @@ def _months(groups: Sequence[_Group]) -> tuple[Month, ...]:
 # Runs of a history, and what others moved meanwhile
 
 
-def by_run_time(store: Store, grounds: Grounds) -> Comparison | None:
+def by_run_time(store: Store, jobs: Sequence[FinishedJob], bandwidth: float) -> Comparison | None:
     """Compare run times of jobs with I/O; others' bytes are those of logs and accounting."""
-    jobs = [job for job in grounds.jobs if _io_share(job) >= LEAST_IO]
-    own = [moved_by(job) for job in jobs]
-    traffic = [*map(moved_by, grounds.jobs), *map(counted, _without_log(store, grounds))]
-    runs = _timed(jobs, own, traffic, grounds.bandwidth, {})
-    return compare(runs, of_all=_share_of_all(runs, grounds))
-
-
-def by_server_counts(store: Store, grounds: Grounds) -> Comparison | None:
-    """Compare times in I/O; others' bytes are those that the file system's servers counted."""
-    since, until = grounds.since, grounds.until
-    if since is None or until is None:
+    if not jobs:
         return None
-    served = store.jobs.served_jobs_during(since, until)
+    some = [job for job in jobs if _io_share(job) >= LEAST_IO]
+    own = [moved_by(job) for job in some]
+    without_log = store.jobs.unlogged_jobs_during(*_span(jobs))
+    traffic = [*map(moved_by, jobs), *map(counted, without_log)]
+    runs = _timed(some, own, traffic, bandwidth, {})
+    return compare(runs, of_all=_share_of_all(runs, jobs))
+
+
+def by_server_counts(
+    store: Store, jobs: Sequence[FinishedJob], bandwidth: float
+) -> Comparison | None:
+    """Compare times in I/O; others' bytes are those that the file system's servers counted.
+
+    Of all that moved over time, else of each job.
+    """
+    if not jobs:
+        return None
+    if series := store.interference.server_counts_during(*_span(jobs)):
+        traffic = [Moved(one.start, one.start + one.seconds, one.bytes) for one in series]
+        begun, ended = traffic[0].start, max(one.end for one in traffic)
+        own = [(job, moved_by(job)) for job in jobs if begun <= job.start and job.end <= ended]
+        return _by_io_time(own, traffic, jobs, bandwidth)
+    served = store.jobs.served_jobs_during(*_span(jobs))
     by_job: dict[tuple[str, int], list[Job]] = defaultdict(list)
     for one in served:
         by_job[one.cluster, one.submission_id].append(one)
-    jobs: list[FinishedJob] = []
-    own: list[Moved] = []
-    seconds: dict[int, float] = {}
-    for job in grounds.jobs:
-        in_io = io_seconds(job)
-        known = by_job.get(job.decided_as) if job.decided_as else None
-        if known and in_io > 0 and _io_share(job) >= LEAST_IO:
-            jobs.append(job)
-            own.append(counted(min(known, key=lambda one: abs((one.start or 0) - job.start))))
-            seconds[id(job)] = in_io
-    runs = _timed(jobs, own, [*map(counted, served)], grounds.bandwidth, seconds)
-    return compare(runs, of_all=_share_of_all(runs, grounds))
+    own = [
+        (job, counted(min(its, key=lambda one: abs((one.start or 0) - job.start))))
+        for job in jobs
+        if job.decided_as and (its := by_job.get(job.decided_as))
+    ]
+    return _by_io_time(own, [*map(counted, served)], jobs, bandwidth)
 
 
-def _without_log(store: Store, grounds: Grounds) -> list[Job]:
-    since, until = grounds.since, grounds.until
-    if since is None or until is None:
-        return []
-    return store.jobs.unlogged_jobs_during(since, until)
+def _by_io_time(
+    known: Sequence[tuple[FinishedJob, Moved]],
+    traffic: Sequence[Moved],
+    jobs: Sequence[FinishedJob],
+    bandwidth: float,
+) -> Comparison | None:
+    """Compare those with I/O, of each of which it is known what it moved itself."""
+    some = [(job, own) for job, own in known if io_seconds(job) > 0 and _io_share(job) >= LEAST_IO]
+    timed, own = [job for job, _ in some], [itself for _, itself in some]
+    seconds = {id(job): io_seconds(job) for job in timed}
+    runs = _timed(timed, own, traffic, bandwidth, seconds)
+    return compare(runs, of_all=_share_of_all(runs, jobs))
 
 
-def _share_of_all(runs: Sequence[TimedRun], grounds: Grounds) -> float:
-    everything = math.fsum(map(node_seconds, grounds.jobs))
+def _span(jobs: Sequence[FinishedJob]) -> tuple[int, int]:
+    return min(job.start for job in jobs), max(job.end for job in jobs)
+
+
+def _share_of_all(runs: Sequence[TimedRun], jobs: Sequence[FinishedJob]) -> float:
+    everything = math.fsum(map(node_seconds, jobs))
     return math.fsum(run.node_seconds for run in runs) / everything if everything else 0.0
 
 

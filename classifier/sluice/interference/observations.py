@@ -48,6 +48,11 @@ class Observation:
         return (self.victim, *self.others)
 
     @property
+    def is_of_data(self) -> bool:
+        """Return whether none of its programs does metadata, which the law has not."""
+        return not any("metadata" in program.parts for program in self.members)
+
+    @property
     def is_of_writers(self) -> bool:
         """Return whether the law's weights, which are of writers, can be fitted to it."""
         return all(program.is_writer for program in self.members)

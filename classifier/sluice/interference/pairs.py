@@ -12,7 +12,7 @@ import numpy as np
 from sluice.history_db.records import program_name
 from sluice.interference.fitting import together
 from sluice.interference.hot_targets import LOSSES, busy_runs, fit_losses
-from sluice.interference.observations import Seen, alone_rates, of_writers, site_coruns
+from sluice.interference.observations import Seen, alone_rates, observations, site_coruns
 from sluice.interference.programs import ProductionProgram
 from sluice.interference.site_model import SiteModel, fit
 from sluice.policies import core
@@ -157,6 +157,7 @@ class SiteEvidence:
     """Evidence of calibrations and of production."""
 
     measured: list[Observation]
+    """Of programs that write or read; the model learns from those that write."""
     rates_alone: dict[Program, float]
     """B/s of each program that was measured alone."""
     production: list[Seen]
@@ -167,9 +168,8 @@ class SiteEvidence:
     @property
     def count(self) -> int:
         """How much the model can learn from."""
-        return (
-            len(self.measured) + sum(one.is_of_writers for one in self.production) + len(self.busy)
-        )
+        measured = sum(one.is_of_writers for one in self.measured)
+        return measured + sum(one.is_of_writers for one in self.production) + len(self.busy)
 
     def model(self) -> SiteModel:
         """Return the interference model of the site; the published one without evidence."""
@@ -188,7 +188,7 @@ def site_evidence(store: Store, *, jobs: Sequence[FinishedJob] | None = None) ->
     coruns = site_coruns(store)
     jobs = latest_undisturbed(store) if jobs is None else jobs
     return SiteEvidence(
-        measured=of_writers(coruns),
+        measured=[item for item in observations(coruns) if item.is_of_data],
         rates_alone=alone_rates(coruns),
         production=seen_in_production(store, pairs, jobs),
         pairs=pairs,

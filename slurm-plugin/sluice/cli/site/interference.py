@@ -68,8 +68,7 @@ def command(
     The loss is the share of its I/O rate that one loses while both write all the time, with an
     interval that should contain 90 % of measurements. Named alongside it are the measurements here
     that are most like the two, and what production showed of them; and the same over chunk sizes.
-    Of programs that were measured, what they get alone counts, too. Reads and metadata are not in
-    the model.
+    Of programs that were measured, what they get alone counts, too. Metadata are not in the model.
 
     Without names: the site's matrix, the ten pairs of applications that cost each other most in
     the history, in node-hours as in `sluice site assess`, and the pairs learned from production.
