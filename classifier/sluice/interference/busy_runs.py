@@ -349,7 +349,9 @@ def moved_during(traffic: Iterable[Moved], spans: Array) -> Array:
     """Return the bytes moved within each span (start and end)."""
     known = [one for one in traffic if one.bytes > 0 and one.end > one.start]
     rates = np.array([one.bytes / (one.end - one.start) for one in known])
-    origin = spans.min(initial=math.inf)  # small numbers keep their last digits in large sums
+    if not len(spans):
+        return np.zeros(0)
+    origin = spans.min()  # small numbers keep their last digits in large sums
     until, total = spans - origin, np.zeros(spans.shape)
     for edges, sign in (([one.start for one in known], 1.0), ([one.end for one in known], -1.0)):
         after = np.array(edges) - origin
