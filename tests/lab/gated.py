@@ -57,12 +57,10 @@ def configure(daemon: Sluiced, policy: str = "", **settings: str | float) -> Non
 
 
 def settle(daemon: Sluiced, tokens: tuple[str, ...] = TOKENS) -> None:
-    """Wait until the plugin enforces and every gate has its lease."""
-    daemon.files.wait_for(
-        lambda seen: (
-            seen["mode"] == "enforce" and seen["bundle"]["loaded"] and seen["snapshot"]["loaded"]
-        )
-    )
+    """Wait until the plugin enforces by a snapshot of this daemon and every gate has its lease."""
+    daemon.files.wait_for(lambda seen: seen["mode"] == "enforce" and seen["bundle"]["loaded"])
+    wait_for(daemon.files.snapshot.exists)
+    daemon.wait_until_loaded()
     wait_for(lambda: set(leases(daemon.slurm)) == set(tokens))
 
 

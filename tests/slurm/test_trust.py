@@ -51,13 +51,8 @@ def sluiced(slurm: PrivateSlurm, files: PluginFiles) -> Iterator[Sluiced]:
     daemon = Sluiced(slurm, files)
     configure(daemon, WAITING_IS_FREE, **TRIAL)
     daemon.start()
-    files.wait_for(
-        lambda seen: (
-            seen["furthest_mode"] == "enforce"
-            and seen["bundle"]["loaded"]
-            and seen["snapshot"]["loaded"]
-        )
-    )
+    files.wait_for(lambda seen: seen["furthest_mode"] == "enforce" and seen["bundle"]["loaded"])
+    daemon.wait_until_followed()
     wait_for(lambda: set(leases(slurm)) == set(TOKENS))
     drain(files.socket)
     yield daemon
