@@ -107,9 +107,9 @@ test: deps ## Everything CI does: linters, unit, property, fuzz-corpus and real-
 	@$(MAKE) --no-print-directory build lint
 	@$(MAKE) --no-print-directory --jobs=1 --keep-going test-shared test-alone
 
-# One process more than there are cores: a third of the time, tests wait for daemons and clocks.
+# Two processes a core and one more: tests of a real Slurm wait for daemons and clocks most of the time.
 test-shared:
-	$(BIN)/python -m pytest -m 'not acceptance' --numprocesses=$(shell expr $$(nproc) + 1) --dist=loadfile --no-loadscope-reorder $(ALONE:%=--ignore=%)
+	$(BIN)/python -m pytest -m 'not acceptance' --numprocesses=$(shell expr 2 \* $$(nproc) + 1) --dist=loadfile --no-loadscope-reorder $(ALONE:%=--ignore=%)
 
 test-alone:
 	$(BIN)/python -m pytest -m 'not acceptance' $(ALONE)
