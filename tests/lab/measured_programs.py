@@ -118,6 +118,9 @@ def interference(
         "stream_level": math.log(stream_kept / victim_rate),
         "capacity": max(1.0, victim_rate + stream_kept),
         "log_sd": max(LEAST_SD, spread),
+        # both were on all targets, so that none of these was hotter than the others
+        "hot_write_loss": 0.0,
+        "hot_read_loss": 0.0,
     }
 
 
