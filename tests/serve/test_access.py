@@ -269,10 +269,9 @@ def test_what_is_hidden_is_answered_as_what_does_not_exist(private_client, hidde
     def answer(path: str) -> tuple[int, str]:
         sign = "&" if "?" in path else "?"
         found = private_client(f"{path}{sign}format={form}")
-        text = re.sub(
-            r"(?<![0-9a-z])(701|79|2|script|absentword|bin|man)(?![0-9a-z])", "…", found.text
-        )
-        return found.status_code, re.sub(r'"(now|age|computed)": [\d.]+|\d+ s\b', "", text)
+        text = re.sub(r'"(now|age|computed)": [\d.]+|\d+ s\b', "", found.text)
+        asked = r"(?<![0-9a-z])(701|79|2|script|absentword|bin|man)(?![0-9a-z])"
+        return found.status_code, re.sub(asked, "…", text)
 
     assert answer(hidden) == answer(UNKNOWN[hidden])
 
