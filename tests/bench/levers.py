@@ -26,7 +26,7 @@ from sluice.sim.replay.compare import compare, interval
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "evidence" / "levers.md"
 PICTURE = PAGE.with_suffix(".png")
-DRAWS = 9
+DRAWS = 5
 PLAIN = "none"
 PATIENT = with_options(EVERY["sluice-auto"].plan, max_delay=86400.0, wait_price=0.01)
 COMPARED = {
