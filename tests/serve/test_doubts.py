@@ -225,6 +225,7 @@ def test_doubts_about_jobs_that_slurm_hides_are_hidden(served):
     assert [row["kind"] for row in get(served, "/programs.json").json["doubts"]["rows"]] == [
         "wrong"
     ]
-    assert "701" not in get(served, "/programs").text
+    # 701 may be a part of a form's token, too
+    assert not re.search(r"(?<![\w.])701(?!\w)", get(served, "/programs").text)
     bobs = get(served, "/programs.json", OTHER_TOKEN).json["doubts"]["rows"]
     assert [(row["kind"], row["uid"]) for row in bobs] == [("delay", BOBS), ("changed", BOBS)]
