@@ -1,7 +1,7 @@
 """Losses of runs at busy times by comparison with quiet ones, without a model.
 
 Runs of one program are compared: of one user, name, size and month, that move about the same bytes.
-Quiet is a run while whose time others moved next to nothing, of what storage can move.
+A run is quiet while others move next to nothing, of what storage can move.
 
 What others moved is known from logs and accounting, or from what the file system's servers counted.
 With the former whole run times are compared, with the latter times in I/O.

@@ -123,7 +123,7 @@ def uncounted(targets: Sequence[Target]) -> list[str]:
 
 
 def indirect(targets: Sequence[Target]) -> list[str]:
-    """Return the names of those whose file systems cannot read past this machine's cache."""
+    """Return the names of targets on file systems that cannot read past this machine's cache."""
     return [
         target.name
         for target in targets
