@@ -230,7 +230,6 @@ weigh_job (struct sluice_workspace *workspace, const struct sluice_profile *prof
 /* One run in ten is smaller than the first, one larger than the second: in spreads. */
 static const double plausible_ends[] = { -1.2816, 1.2816 };
 
-const float sluice_wide_spread = 0.4214f;      /* ln 2 / z of 0.95 */
 const float sluice_unknown_rate_spread = 0.6f; /* 1 / z of 0.95 */
 
 /* Whether a number that the decision uses may be off by more than a factor of two. */

@@ -19,10 +19,9 @@ enum {
 	SLUICE_MAX_REPORTED = 8, /* co-runners kept in a decision */
 };
 
-/* Spreads beyond which, in one case of ten, a number is off by more than a factor of two,
- * and the rate alone by more than e: what hardly ever ran undisturbed may be what others
- * harm most. */
-extern const float sluice_wide_spread, sluice_unknown_rate_spread;
+/* The spread beyond which, in one case of ten, the rate alone is off by more than e: what
+ * hardly ever ran undisturbed may be what others harm most. */
+extern const float sluice_unknown_rate_spread;
 
 /* One way to run the job. Costs are node-seconds at the policy's quantile. */
 struct sluice_alternative {

@@ -17,12 +17,12 @@ enum {
  * the lowest level, the rest is nodes that everything passes on the left, so
  * that every walk through a block takes the same steps.
  */
-struct sluice_block {
+struct sluice_tree_block {
 	_Alignas(LINE) float threshold[INNER];
 	uint8_t feature[INNER];
 	uint16_t exit[EXITS];
 };
-_Static_assert(sizeof (struct sluice_block) == LINE, "one cache line a block");
+_Static_assert(sizeof (struct sluice_tree_block) == LINE, "one cache line a block");
 _Static_assert(SLUICE_MAX_FEATURES <= UINT8_MAX, "a feature fits into a byte");
 
 int
@@ -63,21 +63,22 @@ sluice_tree_check (const struct sluice_node *nodes, uint32_t count,
 }
 
 /* A block holds one inner node at least, but that of a tree that is a leaf. */
-struct sluice_block *
+struct sluice_tree_block *
 sluice_blocks_allocate (uint64_t trees, uint64_t nodes)
 {
-	return sluice_allocate ((trees + nodes / 2 + 1) * sizeof (struct sluice_block));
+	return sluice_allocate ((trees + nodes / 2 + 1)
+				* sizeof (struct sluice_tree_block));
 }
 
 void
-sluice_blocks_free (struct sluice_block *blocks)
+sluice_blocks_free (struct sluice_tree_block *blocks)
 {
 	free (blocks);
 }
 
 /* Fill a block from a tree's node down; exits[] become the nodes behind it. */
 static void
-fill_block (struct sluice_block *block, const struct sluice_node *nodes, uint16_t top,
+fill_block (struct sluice_tree_block *block, const struct sluice_node *nodes, uint16_t top,
 	    uint16_t *exits)
 {
 	uint16_t at[INNER + EXITS] = { top };
@@ -94,8 +95,8 @@ fill_block (struct sluice_block *block, const struct sluice_node *nodes, uint16_
 		exits[i] = at[INNER + i];
 }
 
-struct sluice_block *
-sluice_tree_lay_out (const struct sluice_node *nodes, struct sluice_block *blocks)
+struct sluice_tree_block *
+sluice_tree_lay_out (const struct sluice_node *nodes, struct sluice_tree_block *blocks)
 {
 	uint16_t tops[SLUICE_MAX_LEAVES] = { 0 }; /* the node that each block begins with */
 	uint16_t exits[EXITS];
@@ -120,7 +121,7 @@ enum { GROUP = 16 };
 
 /* The way out of a block that a row of features takes. */
 static inline uint16_t
-walk_block (const struct sluice_block *block, const float *features)
+walk_block (const struct sluice_tree_block *block, const float *features)
 {
 	unsigned int i = 0;
 #pragma GCC unroll 3

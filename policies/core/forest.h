@@ -30,11 +30,11 @@ struct sluice_node {
 	uint16_t right; /* from the tree's root */
 };
 
-struct sluice_block; /* three levels of a tree in one cache line */
+struct sluice_tree_block; /* three levels of a tree in one cache line */
 
 /* Where a tree lies, for the walk. */
 struct sluice_tree {
-	const struct sluice_block *blocks;
+	const struct sluice_tree_block *blocks;
 	const double *leaves; /* value vectors, one behind the other */
 };
 
@@ -45,12 +45,12 @@ int sluice_tree_check (const struct sluice_node *nodes, uint32_t count,
 
 /* Room for the blocks of trees with so many nodes in all. NULL when there is no
  * memory. */
-struct sluice_block *sluice_blocks_allocate (uint64_t trees, uint64_t nodes);
-void sluice_blocks_free (struct sluice_block *blocks);
+struct sluice_tree_block *sluice_blocks_allocate (uint64_t trees, uint64_t nodes);
+void sluice_blocks_free (struct sluice_tree_block *blocks);
 
 /* Lay a checked tree out; returns the first block behind it. */
-struct sluice_block *sluice_tree_lay_out (const struct sluice_node *nodes,
-					  struct sluice_block *blocks);
+struct sluice_tree_block *sluice_tree_lay_out (const struct sluice_node *nodes,
+					       struct sluice_tree_block *blocks);
 
 /* The mean of the value vectors, `outputs` long, that count trees reach for a
  * row of features, none of them NaN. At most SLUICE_MAX_TREES trees. Equal to

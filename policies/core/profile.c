@@ -55,6 +55,7 @@ sluice_profile_init (struct sluice_profile *profile)
 
 const double sluice_profile_largest = 1e30;
 const float sluice_widest_spread = 64.0f;
+const float sluice_wide_spread = 0.4214f; /* ln 2 / z of 0.95 */
 
 static int
 check_field (const char *name, const char *unit, double value, struct sluice_error *err)

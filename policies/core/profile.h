@@ -47,6 +47,8 @@ enum { SLUICE_PROFILE_FIELD_COUNT = 0 SLUICE_PROFILE_FIELDS (SLUICE_PROFILE_ONE_
 /* No quantity is larger, and products of two or three stay finite. */
 extern const double sluice_profile_largest;
 extern const float sluice_widest_spread; /* no two differ by more than e^64 */
+/* Beyond it, in one case of ten, a number is off by more than a factor of two. */
+extern const float sluice_wide_spread;
 
 struct sluice_profile {
 	SLUICE_PROFILE_FIELDS (SLUICE_PROFILE_MEMBER)
