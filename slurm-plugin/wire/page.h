@@ -29,7 +29,7 @@
 
 #define SLUICE_TURNS_PAGE_MAGIC 0x65676170736e7274  /* "trnspage" */
 #define SLUICE_TURNS_WORDS_MAGIC 0x6473726f77736e74 /* "tnswords" */
-#define SLUICE_TURNS_VERSION 1			    /* of both; unequal: not attached */
+#define SLUICE_TURNS_VERSION 2			    /* of both; unequal: not attached */
 #define SLUICE_TURNS_LONGEST_NS 2000000000 /* a word further ahead does not count */
 #define SLUICE_TURNS_QUIET_NS 500000000	   /* so long without activity ends a burst */
 #define SLUICE_TURNS_SIGNAL_NS 60000000000 /* not held after a signal cut a hold short */
@@ -40,6 +40,12 @@
 
 enum sluice_turns_flags_of_words {
 	SLUICE_TURNS_ROOT_TOO = 1 << 0, /* tests: root's processes are held as others */
+	SLUICE_TURNS_PLACED = 1 << 1,	/* a process of slurmstepd follows `place` */
+};
+
+/* Targets of one lane, a bit each. */
+struct sluice_turns_targets {
+	uint64_t bits[8];
 };
 
 struct sluice_turns_words {
@@ -57,6 +63,11 @@ struct sluice_turns_words {
 	 * SLUICE_TURNS_STRETCH_MS. */
 	uint32_t longest_ms;
 	uint64_t devices[SLUICE_TURNS_MAX_DEVICES];
+	/* Until then the job's new files go to these targets; past, or no target: wherever
+	 * they would. All bits are of one word where this is the same before and after they
+	 * were read. */
+	uint64_t place_until;
+	struct sluice_turns_targets place;
 };
 
 /*
@@ -133,7 +144,7 @@ struct sluice_turns_page {
 
 #ifndef SLUICE_BINDING
 _Static_assert(sizeof (struct sluice_turns_slot) == 256, "slots are cache lines");
-_Static_assert(sizeof (struct sluice_turns_words) == 296, "part of the interface");
+_Static_assert(sizeof (struct sluice_turns_words) == 368, "part of the interface");
 #endif
 
 #endif

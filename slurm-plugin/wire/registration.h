@@ -18,7 +18,7 @@
 
 #define SLUICE_AGENT_SOCKET "/run/sluice/agent.sock"
 #define SLUICE_AGENT_MAGIC 0x61736c73 /* "slsa" */
-#define SLUICE_AGENT_VERSION 1
+#define SLUICE_AGENT_VERSION 2
 #define SLUICE_AGENT_NO_LIMIT UINT32_MAX
 
 struct sluice_agent_request {
@@ -34,6 +34,8 @@ struct sluice_agent_request {
 	 * leaves; 0: never. */
 	uint32_t most_held;
 	uint32_t device_count;
+	/* Its block of targets, by its admin comment; count 0: none is known. */
+	uint32_t first_target, target_count;
 	uint64_t devices[SLUICE_TURNS_MAX_DEVICES]; /* st_dev of the site's storage */
 };
 
@@ -44,7 +46,7 @@ struct sluice_agent_reply {
 	uint32_t reserved;
 };
 
-_Static_assert(sizeof (struct sluice_agent_request) == 296, "part of the interface");
+_Static_assert(sizeof (struct sluice_agent_request) == 304, "part of the interface");
 _Static_assert(sizeof (struct sluice_agent_reply) == 16, "part of the interface");
 
 #endif

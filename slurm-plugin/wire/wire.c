@@ -9,8 +9,9 @@
 
 _Static_assert(__BYTE_ORDER == __LITTLE_ENDIAN, "frames are sent as they lie in memory");
 _Static_assert(sizeof (struct wire_head) == WIRE_HEAD, "part of the protocol");
-_Static_assert(sizeof (struct wire_burst) == 96, "part of the protocol");
+_Static_assert(sizeof (struct wire_burst) == 104, "part of the protocol");
 _Static_assert(sizeof (struct wire_word) == 32, "part of the protocol");
+_Static_assert(sizeof (struct wire_place) == 72, "part of the protocol");
 
 static int
 has_tag (unsigned int kind)
@@ -57,7 +58,7 @@ static int
 is_known (const struct wire_head *head)
 {
 	return head->size <= WIRE_MAX_PAYLOAD && head->version == WIRE_VERSION
-	       && head->kind >= WIRE_HELLO && head->kind <= WIRE_VERDICT;
+	       && head->kind >= WIRE_HELLO && head->kind <= WIRE_PLACE;
 }
 
 int
@@ -130,4 +131,12 @@ wire_verdict_of (const struct wire_frame *frame)
 	    || frame->size != sizeof *verdict + verdict->count * sizeof verdict->words[0])
 		return NULL;
 	return verdict;
+}
+
+const struct wire_place *
+wire_place_of (const struct wire_frame *frame)
+{
+	if (frame->kind != WIRE_PLACE || frame->size != sizeof (struct wire_place))
+		return NULL;
+	return (const void *)frame->payload;
 }

@@ -16,8 +16,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "page.h"
+
 enum {
-	WIRE_VERSION = 1,
+	WIRE_VERSION = 2,
 	WIRE_HEAD = 16,
 	WIRE_MAX_PAYLOAD = 2048,
 	WIRE_MAX_FRAME = WIRE_HEAD + WIRE_MAX_PAYLOAD,
@@ -29,6 +31,7 @@ enum wire_kind {
 	WIRE_WELCOME,	/* coordinator: a credential */
 	WIRE_REPORT,	/* agent: struct wire_report */
 	WIRE_VERDICT,	/* coordinator: struct wire_verdict */
+	WIRE_PLACE,	/* coordinator: struct wire_place */
 };
 
 struct wire_head {
@@ -46,6 +49,7 @@ enum wire_burst_flags {
 	WIRE_GONE = 1 << 4,	 /* it has left the node; nothing more will be said of it */
 	WIRE_QUIET = 1 << 5,	 /* nothing was under way at the last scan */
 	WIRE_WRITING = 1 << 6,	 /* a call that writes or syncs was */
+	WIRE_PLACED = 1 << 7,	 /* its new files follow struct wire_place */
 };
 
 /* One job on one node. Counters are of all its processes there, and only rise. */
@@ -65,6 +69,9 @@ struct wire_burst {
 	uint64_t
 	    may_hold; /* ns for which its run may still be held; UINT64_MAX: no limit */
 	uint64_t exhausted; /* budgets that this agent found used up */
+	/* its block of targets, by its admin comment; count 0: none is known */
+	uint16_t first_target, target_count;
+	uint32_t reserved;
 };
 
 struct wire_report {
@@ -94,6 +101,16 @@ struct wire_verdict {
 };
 
 #define WIRE_LEASE_NS 1900000000ull
+
+/* Where a job's new files shall go; no target: wherever they would. In effect for
+ * WIRE_PLACE_NS from its arrival on, or until the next one. */
+struct wire_place {
+	uint32_t job_id;
+	uint32_t reserved;
+	struct sluice_turns_targets targets;
+};
+
+#define WIRE_PLACE_NS 60000000000ull
 
 enum {
 	WIRE_MAX_BURSTS
@@ -137,5 +154,6 @@ int wire_flush (struct wire_out *out, int fd);
 /* The payload as what the kind says, or NULL where sizes do not fit. */
 const struct wire_report *wire_report_of (const struct wire_frame *frame);
 const struct wire_verdict *wire_verdict_of (const struct wire_frame *frame);
+const struct wire_place *wire_place_of (const struct wire_frame *frame);
 
 #endif

@@ -141,7 +141,7 @@ def test_an_agent_of_another_user_is_refused(cluster):
     assert stranger.process.poll() is None
 
 
-def frame(kind: int, payload: bytes, *, version: int = 1, tag: int = 0) -> bytes:
+def frame(kind: int, payload: bytes, *, version: int = 2, tag: int = 0) -> bytes:
     return struct.pack("<IHHQ", len(payload), kind, version, tag) + payload
 
 
@@ -152,8 +152,8 @@ def credential(cluster: Cluster, *options: str, content: bytes = b"") -> bytes:
 
 BROKEN = {
     "nothing that looks like a frame": b"GET / HTTP/1.1\r\n\r\n",
-    "a frame that would be too long": struct.pack("<IHHQ", 2**31, HELLO, 1, 0),
-    "another version": frame(HELLO, b"x", version=2),
+    "a frame that would be too long": struct.pack("<IHHQ", 2**31, HELLO, 2, 0),
+    "another version": frame(HELLO, b"x", version=3),
     "a report before a hello": frame(REPORT, bytes(16)),
     "a hello of no credential": frame(HELLO, b"MUNGE:rubbish:"),
     "an empty hello": frame(HELLO, b""),

@@ -48,6 +48,14 @@ check_word (void *sender, struct bursts_agent *agent, const struct wire_word *wo
 }
 
 static void
+check_place (void *sender, struct bursts_agent *agent, const struct wire_place *word)
+{
+	(void)sender;
+	if (!agent->parts || word->targets.bits[0] >> 4)
+		abort (); /* no lane has more than four targets */
+}
+
+static void
 report (struct bursts *bursts, struct bursts_agent *agent, const uint8_t *bytes,
 	size_t size, double clock)
 {
@@ -99,7 +107,7 @@ LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
 {
 	static struct bursts *bursts;
 	struct bursts_rules rules = { .number = 1, .holds = 1 };
-	if (!bursts && !(bursts = bursts_create (check_word, NULL)))
+	if (!bursts && !(bursts = bursts_create (check_word, check_place, NULL)))
 		return 0;
 	sluice_turns_settings_init (&rules.settings);
 	rules.storage = (struct sluice_turns_storage){

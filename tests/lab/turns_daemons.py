@@ -26,9 +26,9 @@ from sluice.policies.snapshot import pack_snapshot
 PATIENCE = 60.0  # seconds; much of it passes where many tests share two cores
 NOBODY = 65534
 NO_LIMIT = 2**32 - 1
-REQUEST = struct.Struct("<10I32Q")
+REQUEST = struct.Struct("<12I32Q")
 REPLY = struct.Struct("<2IiI")
-MAGIC, VERSION = 0x61736C73, 1
+MAGIC, VERSION = 0x61736C73, 2
 RATE = 20_000_000
 """B/s: what the one lane serves, and what each job of the snapshot takes while it writes."""
 
@@ -187,6 +187,8 @@ class Agent(Daemon):
         most_held: int = NO_LIMIT,
         step_id: int = 0,
         version: int = VERSION,
+        flags: int = 0,
+        block: tuple[int, int] = (0, 0),
         uid: int | None = None,
         patience: float = PATIENCE,
     ) -> AgentPage:
@@ -194,7 +196,7 @@ class Agent(Daemon):
         devices = [place.stat().st_dev for place in places]
         request = REQUEST.pack(
             *(MAGIC, version, job_id, step_id, os.geteuid() if uid is None else uid, nodes, slots),
-            *(turns_page.ROOT_TOO, most_held, len(devices)),
+            *(turns_page.ROOT_TOO | flags, most_held, len(devices), *block),
             *(devices + [0] * 32)[:32],
         )
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -319,6 +321,7 @@ class Cluster:
         bandwidth: int = RATE,
         lanes: Sequence[str] = ("sl0",),
         operations: int = 0,
+        targets: int = 1,
         **settings: object,
     ) -> None:
         given = {
@@ -331,7 +334,7 @@ class Cluster:
         } | settings
         lines = [f"{key}={value}" for key, value in given.items()]
         rates = f"Bandwidth={bandwidth}" + (f" Operations={operations}" if operations else "")
-        lines += [f"Lane={lane} Targets=1 {rates}" for lane in lanes]
+        lines += [f"Lane={lane} Targets={targets} {rates}" for lane in lanes]
         draft = self.config.with_suffix(".new")
         draft.write_text("\n".join([*lines, ""]))
         draft.rename(self.config)

@@ -41,7 +41,7 @@ NUMBERS = {
     if value[0].isdigit()
 }
 COUNTERS = tuple(re.findall(r"X \((\w+),", HEADER.read_text()))
-ROOT_TOO = 1
+ROOT_TOO, PLACED = 1, 2
 
 
 def build() -> Path:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import turns_page
 from compile_c import make
 from private_slurm import PrivateSlurm
 from spank_lab import Lab
@@ -49,6 +50,17 @@ def cluster(built: Path) -> Iterator[Lab]:
             yield Lab(slurm, place, lanes)
     finally:
         shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def library(cluster: Lab) -> Path:
+    """Where every user can read it, as it is installed."""
+    folder = cluster.place / "turns-lib"
+    folder.mkdir()
+    folder.chmod(0o755)
+    copy = folder / "libsluice_turns.so"
+    copy.write_bytes(turns_page.build().read_bytes())
+    return copy
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import turns_daemons
-import turns_page
 from spank_lab import OTHER_USER, Lab, needs_root, printed
 from turns_daemons import NOBODY, RATE, REPLY, REQUEST, Agent, Cluster, wait_for
 
@@ -77,17 +76,6 @@ class Taken:
     def said(self, job: int) -> str:
         self.lab.slurm.wait_for_job(job, "COMPLETED", timeout=120)
         return printed(self.outputs[job])
-
-
-@pytest.fixture(scope="module")
-def library(cluster: Lab) -> Path:
-    """Where every user can read it, as it is installed."""
-    folder = cluster.place / "turns-lib"
-    folder.mkdir()
-    folder.chmod(0o755)
-    copy = folder / "libsluice_turns.so"
-    copy.write_bytes(turns_page.build().read_bytes())
-    return copy
 
 
 @pytest.fixture
@@ -241,7 +229,8 @@ class Listener:
             connection, _ = self._socket.accept()
             with connection:
                 self.requests.append(REQUEST.unpack(connection.recv(REQUEST.size)))
-                connection.send(REPLY.pack(turns_daemons.MAGIC, 1, self._error, 0))
+                reply = (turns_daemons.MAGIC, turns_daemons.VERSION, self._error, 0)
+                connection.send(REPLY.pack(*reply))
 
 
 def program(taken: Taken, *options: str) -> str:
@@ -288,10 +277,12 @@ def test_the_request_describes_the_job(taken: Taken) -> None:
         flags,
         most_held,
         count,
+        _,
+        block_targets,
         *devices,
     ) in listener.requests:
-        assert (magic, version, job_id) == (turns_daemons.MAGIC, 1, job)
-        assert (uid, nodes, flags) == (NOBODY, 2, 0)
+        assert (magic, version, job_id) == (turns_daemons.MAGIC, turns_daemons.VERSION, job)
+        assert (uid, nodes, flags, block_targets) == (NOBODY, 2, 0, 0)
         assert 3000 // 20 < most_held <= 3600 // 20
         assert devices[:count] == [MOUNT.stat().st_dev]
 

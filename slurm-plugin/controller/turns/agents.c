@@ -205,22 +205,33 @@ send_later (struct agents *agents, struct agent *agent)
 	agent->unsent = agents->unsent_count;
 }
 
+static void
+put (struct agents *agents, struct agent *agent, enum wire_kind kind, const void *payload,
+     uint32_t size)
+{
+	if (agent->state != IS_IN)
+		return;
+	if (wire_put (&agent->out, kind, payload, size) < 0
+	    && wire_flush (&agent->out, agent->fd) >= 0)
+		/* Still no room: it does not read, and what it holds lapses. */
+		wire_put (&agent->out, kind, payload, size);
+	send_later (agents, agent);
+}
+
 void
 agents_send (void *data, struct bursts_agent *to, const struct wire_word *word)
 {
-	struct agents *agents = data;
-	struct agent *agent = (struct agent *)to;
 	struct {
 		struct wire_verdict head;
 		struct wire_word word;
 	} verdict = { { .echo = to->echo, .count = 1 }, *word };
-	if (agent->state != IS_IN)
-		return;
-	if (wire_put (&agent->out, WIRE_VERDICT, &verdict, sizeof verdict) < 0
-	    && wire_flush (&agent->out, agent->fd) >= 0)
-		/* Still no room: it does not read, and what it holds lapses. */
-		wire_put (&agent->out, WIRE_VERDICT, &verdict, sizeof verdict);
-	send_later (agents, agent);
+	put (data, (struct agent *)to, WIRE_VERDICT, &verdict, sizeof verdict);
+}
+
+void
+agents_send_place (void *data, struct bursts_agent *to, const struct wire_place *word)
+{
+	put (data, (struct agent *)to, WIRE_PLACE, word, sizeof *word);
 }
 
 void

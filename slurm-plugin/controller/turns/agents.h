@@ -26,6 +26,8 @@ int agents_start (const char *address, const char *port, struct handshakes *hand
 void agents_set_bursts (struct agents *agents, struct bursts *bursts);
 /* A bursts_send. */
 void agents_send (void *agents, struct bursts_agent *agent, const struct wire_word *word);
+void agents_send_place (void *agents, struct bursts_agent *agent,
+			const struct wire_place *word);
 /* Wait for at most so long, and handle what arrived. */
 void agents_poll (struct agents *agents, int milliseconds);
 /* Send what waits for it. */

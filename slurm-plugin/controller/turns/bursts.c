@@ -4,11 +4,12 @@
 #include <stdlib.h>
 
 struct bursts *
-bursts_create (bursts_send *send, void *sender)
+bursts_create (bursts_send *send, bursts_send_place *send_place, void *sender)
 {
 	struct bursts *bursts = calloc (1, sizeof *bursts);
 	if (bursts) {
 		bursts->send = send;
+		bursts->send_place = send_place;
 		bursts->sender = sender;
 		sluice_turns_check_init (&bursts->check, bursts_report_lag);
 		sluice_turns_memory_init (&bursts->learned);
@@ -113,12 +114,33 @@ bursts_unlink_part (struct burst_part *part)
 }
 
 void
+bursts_add_placed (struct bursts *bursts, struct burst_job *job)
+{
+	if (job->placed_slot)
+		return;
+	bursts->placed[bursts->placed_count++] = job;
+	job->placed_slot = bursts->placed_count;
+	bursts->have_changed = 1;
+}
+
+static void
+remove_placed (struct bursts *bursts, const struct burst_job *job)
+{
+	if (!job->placed_slot)
+		return;
+	struct burst_job *moved = bursts->placed[--bursts->placed_count];
+	bursts->placed[job->placed_slot - 1] = moved;
+	moved->placed_slot = job->placed_slot;
+}
+
+void
 bursts_remove_job (struct bursts *bursts, struct burst_job *job)
 {
 	struct burst_job **link = bucket_of (bursts, job->id);
 	while (*link != job)
 		link = &(*link)->next_in_bucket;
 	*link = job->next_in_bucket;
+	remove_placed (bursts, job);
 	bursts->job_count--;
 	free (job);
 }
@@ -145,6 +167,12 @@ uint32_t
 bursts_active_count (const struct bursts *bursts)
 {
 	return bursts->active_count;
+}
+
+uint32_t
+bursts_placed_count (const struct bursts *bursts)
+{
+	return bursts->placed_count;
 }
 
 uint32_t

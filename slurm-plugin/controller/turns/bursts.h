@@ -8,6 +8,7 @@
  *   prediction.c   the demand and length of a burst
  *   trials.c       how far bursts are, and their speed
  *   verdicts.c     the core's verdicts, put into effect
+ *   placing.c      where new files of jobs go
  *
  * No I/O, no clock: `clock` is in seconds, and never goes back. What agents report is
  * bounded in number here and in size by the frames; nothing that they send breaks anything.
@@ -52,6 +53,9 @@ struct bursts_agent {
 typedef void bursts_send (void *sender, struct bursts_agent *agent,
 			  const struct wire_word *word);
 
+typedef void bursts_send_place (void *sender, struct bursts_agent *agent,
+				const struct wire_place *word);
+
 /* X(name, meaning): since the start. */
 #define BURSTS_COUNTS(X)                                                                   \
 	X (bursts, "bursts of jobs")                                                       \
@@ -61,6 +65,7 @@ typedef void bursts_send (void *sender, struct bursts_agent *agent,
 	X (budgets, "times that a burst went on because its budget was used up")           \
 	X (trials, "times that a held burst went for a moment, to see whether holds help") \
 	X (no_help, "times that a burst went on because holds were seen not to help")      \
+	X (places, "times that new files of a job were sent to other targets")             \
 	X (bytes, "bytes of writes that were reported")                                    \
 	X (uncovered_bytes, "bytes known to have been written in ways that are not held")  \
 	X (refused, "processes that found no room in their job's page")                    \
@@ -92,7 +97,8 @@ typedef void bursts_record (void *recorder, const struct held_burst *burst, doub
 
 struct bursts;
 
-struct bursts *bursts_create (bursts_send *send, void *sender);
+struct bursts *bursts_create (bursts_send *send, bursts_send_place *send_place,
+			      void *sender);
 void bursts_destroy (struct bursts *bursts);
 void bursts_set_recorder (struct bursts *bursts, bursts_record *record, void *recorder);
 
@@ -111,6 +117,7 @@ const struct bursts_counts *bursts_counts (const struct bursts *bursts);
 uint32_t bursts_job_count (const struct bursts *bursts);
 uint32_t bursts_active_count (const struct bursts *bursts);
 uint32_t bursts_holding_count (const struct bursts *bursts);
+uint32_t bursts_placed_count (const struct bursts *bursts);
 
 /* A job in a burst. */
 struct active_burst {

@@ -4,6 +4,7 @@
 
 #include "bursts.h"
 #include "load.h"
+#include "placement.h"
 
 enum {
 	BUCKETS = 1 << 15,
@@ -50,7 +51,7 @@ struct burst_job {
 	struct burst_job *next_in_bucket;
 	struct burst_part *parts;
 	uint32_t active_parts;
-	uint32_t place; /* among those in a burst, from 1; 0: it is in none */
+	uint32_t slot; /* among those in a burst, from 1; 0: it is in none */
 	/* the burst */
 	double began;
 	double reported; /* clock of its first report */
@@ -81,22 +82,31 @@ struct burst_job {
 	double predicted[SLUICE_STATION_COUNT], burst_seconds;
 	uint64_t program;
 	uint32_t lane_mask;
+	uint32_t width; /* targets that it needs */
+	/* placing.c */
+	uint32_t
+	    placed_slot; /* among those that follow `targets`, from 1; 0: it does not */
+	struct sluice_block block;	      /* count 0: unknown */
+	struct sluice_turns_targets targets;  /* of its new files; none: anywhere */
+	double targets_said, targets_changed; /* clocks */
 	/* for the status */
 	double known_since;
 };
 
 struct bursts {
 	bursts_send *send;
+	bursts_send_place *send_place;
 	void *sender;
 	bursts_record *record; /* NULL: none */
 	void *recorder;
 	struct bursts_counts counts;
-	uint32_t job_count, part_count, active_count, holding_count;
+	uint32_t job_count, part_count, active_count, holding_count, placed_count;
 	int have_changed, holds;
 	double searched; /* clock of the last search for silent parts */
 	double respite;	 /* s: sluice_turns_respite */
 	struct burst_job *buckets[BUCKETS];
 	struct burst_job *active[BURSTS_MAX_JOBS];
+	struct burst_job *placed[BURSTS_MAX_JOBS];
 	struct sluice_turns_job described[BURSTS_MAX_JOBS];
 	struct sluice_turn turns[BURSTS_MAX_JOBS];
 	uint32_t order[BURSTS_MAX_JOBS];
@@ -108,6 +118,7 @@ struct bursts {
 
 /* bursts.c */
 struct burst_job *bursts_find_job (struct bursts *bursts, uint32_t job_id);
+void bursts_add_placed (struct bursts *bursts, struct burst_job *job);
 void bursts_remove_job (struct bursts *bursts, struct burst_job *job);
 struct burst_part *bursts_find_part (const struct bursts_agent *agent, uint32_t job_id);
 struct burst_part *bursts_make_part (struct bursts *bursts, struct bursts_agent *agent,
@@ -142,6 +153,10 @@ void bursts_subtract_unreported (struct bursts *bursts, const struct bursts_rule
 double bursts_progress (struct burst_job *job, struct volume rate, double clock);
 double bursts_speed (const struct bursts *bursts, const struct burst_job *job,
 		     double clock);
+
+/* placing.c: say where new files go. Returns the clock at which to call again if no burst
+ * begins or ends before. */
+double bursts_place (struct bursts *bursts, const struct bursts_rules *rules, double clock);
 
 /* verdicts.c */
 void bursts_release (struct bursts *bursts, struct burst_job *job);

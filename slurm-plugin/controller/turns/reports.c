@@ -27,7 +27,7 @@ static void
 begin_burst (struct bursts *bursts, struct burst_job *job, double began, double clock)
 {
 	bursts->active[bursts->active_count++] = job;
-	job->place = bursts->active_count;
+	job->slot = bursts->active_count;
 	job->began = began;
 	job->reported = clock;
 	job->settled = larger (clock + bursts_backlog,
@@ -76,9 +76,9 @@ end_burst (struct bursts *bursts, struct burst_job *job, double clock)
 	bursts_charge (bursts, job, clock);
 	record_held (bursts, job, clock);
 	bursts_learn_burst (job, clock);
-	bursts->active[job->place - 1] = moved;
-	moved->place = job->place;
-	job->place = 0;
+	bursts->active[job->slot - 1] = moved;
+	moved->slot = job->slot;
+	job->slot = 0;
 	job->share = 1.0;
 	bursts_release (bursts, job);
 	bursts_record_change (bursts, job, clock);
@@ -183,6 +183,10 @@ apply_report (struct bursts *bursts, struct bursts_agent *agent,
 	bursts->have_changed |= (part->flags ^ burst->flags) & (WIRE_LOCKED | WIRE_QUIET);
 	part->sent = report->sent;
 	part->flags = burst->flags;
+	part->job->block
+	    = (struct sluice_block){ burst->first_target, burst->target_count };
+	if (part->flags & WIRE_PLACED)
+		bursts_add_placed (bursts, part->job);
 	part->writers = burst->writers;
 	part->may_hold = burst->may_hold;
 	part->reported = clock;

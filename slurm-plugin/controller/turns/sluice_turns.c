@@ -116,12 +116,19 @@ publish (struct coordinator *c, int64_t now)
 	c->published = now;
 }
 
+/* Whether there is anything to decide without a report. */
+static int
+is_pending (const struct coordinator *c)
+{
+	return bursts_active_count (c->bursts) > 0 || bursts_placed_count (c->bursts) > 0;
+}
+
 /* Until something is due without a report. */
 static int
 sleep_ms (const struct coordinator *c, int64_t now)
 {
 	int64_t next = c->published + PUBLISH_MS;
-	if (bursts_active_count (c->bursts) > 0)
+	if (is_pending (c))
 		next = sooner (next, c->due);
 	if (bursts_have_changed (c->bursts))
 		next = sooner (next, c->decided + LEAST_MS);
@@ -168,7 +175,7 @@ run (struct coordinator *c)
 	while (!is_ending) {
 		agents_poll (c->agents, sleep_ms (c, agents_milliseconds ()));
 		int64_t now = agents_milliseconds ();
-		int is_due = bursts_active_count (c->bursts) > 0 && now >= c->due;
+		int is_due = is_pending (c) && now >= c->due;
 		if (now >= c->decided + LEAST_MS
 		    && (is_due || bursts_have_changed (c->bursts)))
 			decide (c, now);
@@ -205,7 +212,7 @@ start (struct coordinator *c, struct sluice_error *err)
 	if (handshakes_start (&options.munge, &c->handshakes, err) < 0
 	    || agents_start (options.address, port, c->handshakes, &c->agents, err) < 0)
 		return -1;
-	c->bursts = bursts_create (agents_send, c->agents);
+	c->bursts = bursts_create (agents_send, agents_send_place, c->agents);
 	if (!c->bursts)
 		return sluice_fail (err, "no memory");
 	agents_set_bursts (c->agents, c->bursts);

@@ -149,14 +149,10 @@ release_all (struct bursts *bursts, double clock)
 	return INFINITY;
 }
 
-double
-bursts_decide (struct bursts *bursts, const struct bursts_rules *rules, double clock)
+static double
+decide_turns (struct bursts *bursts, const struct bursts_rules *rules, double clock)
 {
 	struct sluice_turns_storage configured;
-	bursts_end_silent (bursts, clock);
-	bursts->have_changed = 0;
-	bursts->holds = rules->holds;
-	bursts->respite = sluice_turns_respite (&rules->settings);
 	if (rules->is_off || rules->storage.lane_count == 0)
 		return release_all (bursts, clock);
 	bursts_subtract_unreported (bursts, rules, &configured);
@@ -188,4 +184,15 @@ bursts_decide (struct bursts *bursts, const struct bursts_rules *rules, double c
 	for (uint32_t i = 0; i < bursts->active_count; i++)
 		apply_verdict (bursts, rules, bursts->active[i], &bursts->turns[i], clock);
 	return again;
+}
+
+double
+bursts_decide (struct bursts *bursts, const struct bursts_rules *rules, double clock)
+{
+	bursts_end_silent (bursts, clock);
+	bursts->have_changed = 0;
+	bursts->holds = rules->holds;
+	bursts->respite = sluice_turns_respite (&rules->settings);
+	double again = decide_turns (bursts, rules, clock);
+	return smaller (again, bursts_place (bursts, rules, clock));
 }

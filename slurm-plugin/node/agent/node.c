@@ -45,6 +45,8 @@ make_job (struct node *node, const struct sluice_agent_request *request,
 	}
 	job->id = request->job_id;
 	job->nodes = request->nodes ? request->nodes : 1;
+	job->first_target = (uint16_t)request->first_target;
+	job->target_count = (uint16_t)request->target_count;
 	job->most_held = request->most_held == SLUICE_AGENT_NO_LIMIT
 			     ? UINT64_MAX
 			     : request->most_held * second;
@@ -62,10 +64,13 @@ node_register (struct node *node, const struct sluice_agent_request *request,
 		found = find (node, request->job_id);
 		job = found ? *found : make_job (node, request, err);
 	}
-	if (job)
+	if (job) {
 		job->registrations++;
-	else
+		job->is_placed |= request->flags & SLUICE_TURNS_PLACED;
+		job->is_due |= job->is_placed;
+	} else {
 		node->refused++;
+	}
 	return job;
 }
 
@@ -189,7 +194,8 @@ flags_of (const struct node_job *job, uint64_t now)
 	return (job->is_active ? WIRE_ACTIVE : 0u) | (job->sum.locks ? WIRE_LOCKED : 0u)
 	       | (job->until > now ? WIRE_HELD : 0u) | (job->is_quiet ? WIRE_QUIET : 0u)
 	       | (is_uncovered (&job->sum) ? WIRE_UNCOVERED : 0u)
-	       | (job->sum.writing ? WIRE_WRITING : 0u);
+	       | (job->sum.writing ? WIRE_WRITING : 0u)
+	       | (job->is_placed ? WIRE_PLACED : 0u);
 }
 
 int
@@ -214,6 +220,8 @@ node_describe (struct node_job *job, uint64_t now, int all, struct wire_burst *o
 		.held = job->run_held,
 		.may_hold = left_of_run (job),
 		.exhausted = job->exhausted,
+		.first_target = job->first_target,
+		.target_count = job->target_count,
 	};
 	return 1;
 }
@@ -308,8 +316,19 @@ node_obey (struct node *node, const struct wire_verdict *verdict, uint64_t now)
 }
 
 void
+node_place (struct node *node, const struct wire_place *place, uint64_t now)
+{
+	struct node_job **found = find (node, place->job_id);
+	if (found)
+		pages_place (&(*found)->pages, now + WIRE_PLACE_NS, &place->targets);
+}
+
+void
 node_release_all (struct node *node)
 {
-	for (uint32_t i = 0; i < node->job_count; i++)
+	static const struct sluice_turns_targets none;
+	for (uint32_t i = 0; i < node->job_count; i++) {
 		say (node->jobs[i], 0, 0, 0);
+		pages_place (&node->jobs[i]->pages, 0, &none);
+	}
 }

@@ -43,6 +43,8 @@ struct node_job {
 	uint32_t share;	       /* of full speed under that word, in millionths */
 	uint32_t is_due;       /* to be reported */
 	uint32_t is_exhausted; /* in this burst */
+	uint32_t is_placed;    /* a process follows the words' `place` */
+	uint16_t first_target, target_count; /* its block; count 0: unknown */
 };
 
 struct node {
@@ -64,7 +66,8 @@ void node_scan (struct node *node, uint64_t now);
 /* Describe a job that is due; returns whether it was. All: whether or not it is. */
 int node_describe (struct node_job *job, uint64_t now, int all, struct wire_burst *out);
 void node_obey (struct node *node, const struct wire_verdict *verdict, uint64_t now);
-/* All go: the coordinator is gone. */
+void node_place (struct node *node, const struct wire_place *place, uint64_t now);
+/* All go, and new files wherever they would: the coordinator is gone. */
 void node_release_all (struct node *node);
 
 #endif

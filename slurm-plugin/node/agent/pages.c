@@ -149,6 +149,18 @@ pages_say (struct pages *pages, uint64_t until, uint64_t rate)
 }
 
 void
+pages_place (struct pages *pages, uint64_t until,
+	     const struct sluice_turns_targets *targets)
+{
+	struct sluice_turns_words *words = pages->words;
+	STORE (words->place_until, 0);
+	__atomic_thread_fence (__ATOMIC_RELEASE);
+	for (size_t i = 0; i < sizeof targets->bits / sizeof targets->bits[0]; i++)
+		STORE (words->place.bits[i], targets->bits[i]);
+	__atomic_store_n (&words->place_until, until, __ATOMIC_RELEASE);
+}
+
+void
 pages_bound (struct pages *pages, uint32_t longest_ms)
 {
 	STORE (pages->words->longest_ms, longest_ms);

@@ -67,6 +67,9 @@ uint32_t pages_see_processes (struct pages *pages, struct processes *processes,
 
 /* Writes wait, or go at `rate` B/s a process, until then; 0: they go. */
 void pages_say (struct pages *pages, uint64_t until, uint64_t rate);
+/* New files go to these targets until then; 0: wherever they would. */
+void pages_place (struct pages *pages, uint64_t until,
+		  const struct sluice_turns_targets *targets);
 /* No call waits for longer than so many ms, whatever is said. */
 void pages_bound (struct pages *pages, uint32_t longest_ms);
 

@@ -152,21 +152,31 @@ take_link (void)
 	report (now_ns (), 1);
 }
 
+/* -1: it makes no sense. */
+static int
+obey_frame (const struct wire_frame *frame)
+{
+	const struct wire_verdict *verdict = wire_verdict_of (frame);
+	const struct wire_place *place = wire_place_of (frame);
+	if (verdict)
+		node_obey (&node, verdict, now_ns ());
+	if (place)
+		node_place (&node, place, now_ns ());
+	return verdict || place ? 0 : -1;
+}
+
 static void
 hear_coordinator (void)
 {
 	struct wire_frame frame;
 	int got = wire_receive (&in, link_fd), found;
 	while (got > 0 && (found = wire_next (&in, &frame)) != 0) {
-		const struct wire_verdict *verdict
-		    = found > 0 ? wire_verdict_of (&frame) : NULL;
-		if (!verdict) {
+		if (found < 0 || obey_frame (&frame) < 0) {
 			fprintf (stderr, "sluice-agent: a frame of the coordinator makes "
 					 "no sense; connecting anew\n");
 			got = -1;
 			break;
 		}
-		node_obey (&node, verdict, now_ns ());
 	}
 	if (got < 0)
 		lose_link ();

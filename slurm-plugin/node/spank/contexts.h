@@ -19,6 +19,7 @@ void local_user_init (spank_t spank, int argc, char **argv);
 void remote_init_post_opt (spank_t spank, int argc, char **argv);
 void remote_user_init (spank_t spank, int argc, char **argv);
 void remote_task_init (void);
+void remote_task_exit (void);
 void remote_task_post_fork (spank_t spank, int argc, char **argv);
 
 #endif

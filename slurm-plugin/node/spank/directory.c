@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "settings.h"
+
 /* What became of it. */
 struct outcome {
 	unsigned char stage; /* 0: done; the work's own numbers are below 200 */
@@ -391,6 +393,48 @@ work (const void *argument)
 			return found;
 	}
 	return make_in (fd, request);
+}
+
+enum { FOLLOWING_MS = 1000 };
+
+/* The child of the child, so that none is left for the host to wait for. It sees at the
+ * pipe when the host ends. */
+static void
+follow (int report, const struct directory_following *following)
+{
+	const char *words[BACKEND_WORDS];
+	struct pollfd end = { .fd = REPORT_FD, .events = POLLIN };
+	struct stat found;
+
+	if (detach (report) < 0 || become (following->uid) < 0)
+		return;
+	int fd = open_directory (AT_FDCWD, following->path, &found);
+	if (fd < 0 || found.st_uid != following->uid)
+		return;
+	while (poll (&end, 1, FOLLOWING_MS) == 0)
+		if (following->next (following->data, words)
+		    && as_user_execute (fd, words, following->timeout_s) < 0)
+			return;
+}
+
+int
+directory_follow (const struct directory_following *following)
+{
+	int ends[2];
+
+	if (pipe2 (ends, O_CLOEXEC) < 0)
+		return -1;
+	pid_t pid = fork ();
+	if (pid == 0) {
+		if (fork () == 0)
+			follow (ends[0], following);
+		_exit (0);
+	}
+	close (ends[0]);
+	if (pid > 0 && waitpid (pid, NULL, 0) == pid)
+		return ends[1];
+	close (ends[1]);
+	return -1;
 }
 
 int

@@ -36,4 +36,19 @@ struct directory_request {
 int directory_make (const struct directory_request *request,
 		    char found[DIRECTORY_NAME_SIZE], char *why, size_t size);
 
+/* A directory of the user's whose layout changes while the job runs. */
+struct directory_following {
+	uid_t uid; /* the effective user, see as_user */
+	const char *path;
+	uint32_t timeout_s; /* of a command */
+	/* Asked once a second for the command that is to run in it now; 0: none. Runs as
+	 * `work` does, in the same process each time. */
+	int (*next) (void *data, const char *words[]);
+	void *data;
+};
+
+/* Have a process of the user's run these commands, until the returned descriptor is closed
+ * or a command fails. -1: there is none. */
+int directory_follow (const struct directory_following *following);
+
 #endif

@@ -6,7 +6,7 @@
 #include "settings.h"
 
 enum { OPTIONAL_ARGUMENT = 2 };
-enum { IO_PATTERN, IO_CHUNK, IO_BYTES, IO_DIR, IO_TURNS, NO_SLUICE, OPTIONS };
+enum { IO_PATTERN, IO_CHUNK, IO_BYTES, IO_DIR, IO_TURNS, IO_PLACE, NO_SLUICE, OPTIONS };
 
 static int check (int which, const char *value, int remote);
 
@@ -34,6 +34,10 @@ static struct spank_option options[OPTIONS] = {
 	= { "io-turns", "no",
 	    "[sluice] let its writes take turns with those of other jobs; =no: never",
 	    OPTIONAL_ARGUMENT, IO_TURNS, check },
+	[IO_PLACE] = { "io-place", NULL,
+		       "[sluice] send new files in SLUICE_DIR to storage targets where no "
+		       "other job writes",
+		       0, IO_PLACE, check },
 	[NO_SLUICE]
 	= { "no-sluice", NULL, "[sluice] leave this job alone", 0, NO_SLUICE, check },
 };
@@ -44,6 +48,7 @@ static const char *const remedies[OPTIONS] = {
 	[IO_BYTES] = "give bytes, or K, M, G or T of them, such as 200G",
 	[IO_DIR] = "give an absolute path of a directory to be made; %j is the job's id",
 	[IO_TURNS] = "give no value, or =no",
+	[IO_PLACE] = "",
 	[NO_SLUICE] = "",
 };
 
@@ -103,6 +108,12 @@ int
 options_no_sluice (spank_t spank)
 {
 	return was_given (spank, NO_SLUICE);
+}
+
+int
+options_io_place (spank_t spank)
+{
+	return was_given (spank, IO_PLACE);
 }
 
 enum options_turns

@@ -23,6 +23,9 @@ void options_register (spank_t spank);
  * user_init. */
 int options_no_sluice (spank_t spank);
 
+/* Whether --io-place was given. Only from init_post_opt of slurmstepd and user_init. */
+int options_io_place (spank_t spank);
+
 enum options_turns { OPTIONS_TURNS_NOT_SAID, OPTIONS_TURNS_YES, OPTIONS_TURNS_NO };
 /* What --io-turns says. Only from init_post_opt of slurmstepd and user_init. */
 enum options_turns options_io_turns (spank_t spank);

@@ -20,6 +20,7 @@
 
 #include "grant.h"
 #include "options.h"
+#include "place.h"
 #include "preload.h"
 #include "turns.h"
 
@@ -156,6 +157,8 @@ remote_user_init (spank_t spank, int argc, char **argv)
 	else
 		preload_no_turns (spank, argc, argv);
 	turns_announce (spank, is_batch_step (spank) ? &holding : NULL);
+	if (turns_followed () >= 0)
+		place_start (spank, argc, argv, turns_followed ());
 }
 
 void
@@ -175,4 +178,10 @@ remote_task_post_fork (spank_t spank, int argc, char **argv)
 	    && node == 0 && spank_get_item (spank, S_JOB_UID, &uid) == ESPANK_SUCCESS)
 		holding_give_up (unplaced, uid, argc, argv);
 	unplaced = 0;
+}
+
+void
+remote_task_exit (void)
+{
+	place_end ();
 }

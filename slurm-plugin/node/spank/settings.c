@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "vocabulary.h"
@@ -27,10 +28,50 @@ lustre_words (const struct lane *lane, const char *words[])
 	words[3] = ".";
 }
 
+/* The number that a list such as 0,4-7 has at this place, from 0; -1: none. */
+static int64_t
+list_entry (const char *list, uint32_t place)
+{
+	while (*list >= '0' && *list <= '9') {
+		char *end;
+		unsigned long first = strtoul (list, &end, 10), last = first;
+		if (*end == '-')
+			last = strtoul (end + 1, &end, 10);
+		if (last < first || last > UINT32_MAX || (*end && *end != ','))
+			return -1;
+		if (place <= last - first)
+			return (int64_t)(first + place);
+		place -= (uint32_t)(last - first) + 1;
+		list = *end ? end + 1 : end;
+	}
+	return -1;
+}
+
+static int
+lustre_target_words (const struct lane *lane, const struct sluice_turns_targets *targets,
+		     char text[BACKEND_TEXT_SIZE], const char *words[])
+{
+	size_t used = 0;
+
+	for (uint32_t t = 0; t < 64 * sizeof targets->bits / sizeof targets->bits[0]; t++) {
+		if (!(targets->bits[t / 64] >> t % 64 & 1))
+			continue;
+		int64_t ost = t < lane->targets ? list_entry (lane->placement, t) : -1;
+		if (ost < 0 || used + 12 > BACKEND_TEXT_SIZE)
+			return -1;
+		used += (size_t)sprintf (text + used, "%s%" PRId64, used ? "," : "", ost);
+	}
+	words[0] = "setstripe";
+	words[1] = "-o";
+	words[2] = text;
+	words[3] = ".";
+	return used ? 0 : -1;
+}
+
 static const struct backend backends[] = {
-	{ "directory", NULL, NULL },
-	{ "moosefs", "/usr/bin/mfssetsclass", moosefs_words },
-	{ "lustre", "/usr/bin/lfs", lustre_words },
+	{ "directory", NULL, NULL, NULL },
+	{ "moosefs", "/usr/bin/mfssetsclass", moosefs_words, NULL },
+	{ "lustre", "/usr/bin/lfs", lustre_words, lustre_target_words },
 };
 
 static const struct backend *
@@ -51,6 +92,18 @@ backend_command (const struct settings *settings, const struct lane *lane,
 		return;
 	words[0] = settings->command;
 	settings->backend->words (lane, words + 1);
+}
+
+int
+backend_target_command (const struct settings *settings, const struct lane *lane,
+			const struct sluice_turns_targets *targets,
+			char text[BACKEND_TEXT_SIZE], const char *words[BACKEND_WORDS])
+{
+	memset (words, 0, BACKEND_WORDS * sizeof *words);
+	words[0] = settings->command;
+	return settings->backend->target_words
+		   ? settings->backend->target_words (lane, targets, text, words + 1)
+		   : -1;
 }
 
 /* Of the text from an entry's colon on: absent is one, no number is none. */
@@ -325,6 +378,15 @@ parse_turns_socket (const char *text, struct settings *settings, struct sluice_e
 }
 
 static int
+parse_place (const char *text, struct settings *settings, struct sluice_error *err)
+{
+	if (strcmp (text, "all") != 0)
+		return sluice_fail (err, "write place=all, or leave it out");
+	settings->places_all = 1;
+	return 0;
+}
+
+static int
 parse_timeout (const char *text, struct settings *settings, struct sluice_error *err)
 {
 	uint32_t seconds;
@@ -342,7 +404,7 @@ static const struct {
 	{ "backend=", parse_backend },	 { "lane=", parse_lane },
 	{ "command=", parse_command },	 { "turns=", parse_turns },
 	{ "turns_on=", parse_turns_on }, { "turns_socket=", parse_turns_socket },
-	{ "timeout=", parse_timeout },
+	{ "place=", parse_place },	 { "timeout=", parse_timeout },
 };
 
 static int
@@ -355,7 +417,7 @@ parse_argument (const char *argument, struct settings *settings, struct sluice_e
 	}
 	return sluice_fail (err,
 			    "unknown: use backend=, lane=, command=, turns=, turns_on=, "
-			    "turns_socket= or timeout=");
+			    "turns_socket=, place= or timeout=");
 }
 
 /* A lane whose placement and backend do not fit is taken out: a directory that

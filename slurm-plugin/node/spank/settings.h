@@ -13,6 +13,8 @@
  *   turns=PATH        libsluice_turns.so on the compute nodes, for jobs with --io-turns
  *   turns_on=PATH       the mount point of a file system that turns are taken on; up to 16
  *   turns_socket=PATH   where the node's agent listens, if not in its usual place
+ *   place=all           new files of every job go where no burst is under way, as with
+ *                       --io-place
  *   timeout=SECONDS   how long that command may take, 1 to 600, 10 by default
  *
  * An argument that makes no sense is left out and reported; the rest counts.
@@ -21,6 +23,7 @@
 #define SLUICE_SETTINGS_H
 
 #include "base.h"
+#include "page.h"
 
 enum {
 	SETTINGS_PATH_SIZE = 256,
@@ -44,6 +47,7 @@ struct settings {
 	char turns_socket[SETTINGS_SOCKET_SIZE]; /* empty: the agent's usual place */
 	char turns_on[SETTINGS_FILE_SYSTEMS][SETTINGS_PATH_SIZE];
 	uint32_t turns_on_count;
+	int places_all;
 	uint32_t timeout_s;
 	uint32_t lane_count;
 	struct lane lanes[SLUICE_MAX_LANES];
@@ -60,7 +64,10 @@ void settings_read (int argc, char **argv, struct settings *settings,
  * lane, so that all files made below it land there.
  */
 
-enum { BACKEND_WORDS = 6 }; /* of the longest command, with its NULL */
+enum {
+	BACKEND_WORDS = 6,	  /* of the longest command, with its NULL */
+	BACKEND_TEXT_SIZE = 4096, /* names of 512 targets */
+};
 
 struct backend {
 	const char *name;
@@ -70,12 +77,22 @@ struct backend {
 	/* The words behind the command, which runs in the fresh directory: an open
 	 * directory cannot be exchanged for another, a path could. */
 	void (*words) (const struct lane *lane, const char *words[]);
+	/* The same for some targets of the lane, by way of the text. -1: it cannot. */
+	int (*target_words) (const struct lane *lane,
+			     const struct sluice_turns_targets *targets,
+			     char text[BACKEND_TEXT_SIZE], const char *words[]);
 };
 
 /* Fill words with a NULL-terminated command line that points into settings and
  * lane, or with a NULL alone where the backend needs no command. */
 void backend_command (const struct settings *settings, const struct lane *lane,
 		      const char *words[BACKEND_WORDS]);
+
+/* The same for some targets of a lane, in the order in which its PLACEMENT names them.
+ * -1: the backend cannot, or they are not there. */
+int backend_target_command (const struct settings *settings, const struct lane *lane,
+			    const struct sluice_turns_targets *targets,
+			    char text[BACKEND_TEXT_SIZE], const char *words[BACKEND_WORDS]);
 
 /*
  * Tokens among a job's licences: `sl0_stream` is a token of the lane sl0 and the

@@ -17,9 +17,12 @@
  *                                          variables of another job (remote.c)
  *                                          preloads the library for turns into what has
  *                                          a page (preload.c)
+ *                                          starts the process that sends new files
+ *                                          where no burst is under way (place.c)
  *                        task_init         lets the task inherit that page
  *                        task_post_fork    takes the tokens off a job that has no
  *                                          directory
+ *                        task_exit         ends that, with the step's last task
  *
  * We fail open: whatever is wrong, the job runs as it would without Sluice, with
  * neither directory nor variables, and the reason goes to a log. Every hook
@@ -35,7 +38,7 @@ EXPORT extern const char plugin_name[], plugin_type[];
 EXPORT extern const unsigned int plugin_version, spank_plugin_version;
 EXPORT extern spank_f slurm_spank_init, slurm_spank_init_post_opt,
     slurm_spank_local_user_init, slurm_spank_user_init, slurm_spank_task_init,
-    slurm_spank_task_post_fork;
+    slurm_spank_task_post_fork, slurm_spank_task_exit;
 
 SPANK_PLUGIN (sluice, 1)
 
@@ -112,5 +115,15 @@ int
 slurm_spank_task_post_fork (spank_t spank, int argc, char **argv)
 {
 	remote_task_post_fork (spank, argc, argv);
+	return ESPANK_SUCCESS;
+}
+
+int
+slurm_spank_task_exit (spank_t spank, int argc, char **argv)
+{
+	(void)spank;
+	(void)argc;
+	(void)argv;
+	remote_task_exit ();
 	return ESPANK_SUCCESS;
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "options.h"
+#include "place.h"
 #include "preload.h"
 #include "registration.h"
 #include "settings.h"
@@ -33,6 +34,7 @@ _Static_assert((int)SETTINGS_FILE_SYSTEMS <= SLUICE_TURNS_MAX_DEVICES, "all fit 
 
 /* A slurmstepd serves one step. */
 static int page_fd = -1, words_fd = -1;
+static int is_followed;
 
 /* ---- file systems ---- */
 
@@ -258,30 +260,37 @@ passed_on (spank_t spank)
 	return HOLDING_TURNS_NOT_SAID;
 }
 
-/* Whether the step may take turns, as far as it can be said without slurmctld. */
 static int
-is_candidate (spank_t spank, const struct holding *known)
+is_left_alone (spank_t spank, enum holding_turns decided)
+{
+	uid_t uid;
+	return decided == HOLDING_TURNS_NO || options_no_sluice (spank)
+	       || spank_get_item (spank, S_JOB_UID, &uid) != ESPANK_SUCCESS || uid == 0;
+}
+
+/* As far as it can be said without slurmctld. */
+static int
+takes_turns (spank_t spank, enum holding_turns decided)
 {
 	enum options_turns asked = options_io_turns (spank);
-	enum holding_turns decided = known ? known->turns : passed_on (spank);
-	uid_t uid;
-
-	if (asked == OPTIONS_TURNS_NO || decided == HOLDING_TURNS_NO
-	    || options_no_sluice (spank)
-	    || spank_get_item (spank, S_JOB_UID, &uid) != ESPANK_SUCCESS || uid == 0)
-		return 0;
-	return asked == OPTIONS_TURNS_YES || decided == HOLDING_TURNS_YES;
+	return asked == OPTIONS_TURNS_YES
+	       || (asked != OPTIONS_TURNS_NO && decided == HOLDING_TURNS_YES);
 }
 
 void
 turns_register (spank_t spank, int argc, char **argv, const struct holding *known)
 {
 	struct sluice_agent_request request = { .device_count = 0 };
+	enum holding_turns decided = known ? known->turns : passed_on (spank);
 	struct holding asked;
 	struct settings settings;
-	int connection;
+	int connection, is_held, is_placed;
 
-	if (!is_candidate (spank, known) || describe_step (spank, &request) < 0
+	if (is_left_alone (spank, decided))
+		return;
+	is_held = takes_turns (spank, decided);
+	is_placed = place_is_wanted (spank, argc, argv);
+	if ((!is_held && !is_placed) || describe_step (spank, &request) < 0
 	    || !preload_is_possible (argc, argv, &settings))
 		return;
 	find_devices (&settings, &request);
@@ -296,8 +305,14 @@ turns_register (spank_t spank, int argc, char **argv, const struct holding *know
 	if (connection < 0)
 		return;
 	describe_job (known, &request);
+	if (!is_held)
+		request.most_held = 0;
+	if (is_placed && place_is_possible (spank, &settings, known))
+		request.flags |= SLUICE_TURNS_PLACED;
 	if (request_page (connection, &request) < 0)
 		close (connection); /* else it stays open until we end */
+	else
+		is_followed = (request.flags & SLUICE_TURNS_PLACED) != 0;
 }
 
 /* ---- the tasks ---- */
@@ -306,6 +321,12 @@ int
 turns_have_page (void)
 {
 	return page_fd >= 0 && words_fd >= 0;
+}
+
+int
+turns_followed (void)
+{
+	return is_followed ? words_fd : -1;
 }
 
 /* To the steps that a script starts, on all nodes. */

@@ -3,7 +3,8 @@
  * (registration.h) and hands it on to the step's tasks.
  *
  * A step takes turns that has --io-turns, or whose job the decision at submission lets take
- * them. Never root's, nor one with --no-sluice, nor one that the site exempts.
+ * them. Never root's, nor one with --no-sluice, nor one that the site exempts. One that
+ * only is placed (place.h) has a page, too, so that its bursts are seen, and is not held.
  *
  * The connection stays open until slurmstepd ends, however it ends: so long the job is
  * registered. Page and words are close-on-exec in slurmstepd itself, which starts other
@@ -33,6 +34,8 @@ enum holding_turns turns_decided (spank_t spank);
 void turns_register (spank_t spank, int argc, char **argv, const struct holding *known);
 /* After that: whether there is one. */
 int turns_have_page (void);
+/* The words' descriptor where this step follows them (place.h); -1: it does not. */
+int turns_followed (void);
 /* From user_init: names the step's page in its environment, or removes another's; in that
  * of a script also that its job takes turns (TURNS_JOB_VARIABLE). */
 void turns_announce (spank_t spank, const struct holding *known);
