@@ -7,6 +7,7 @@
  *   token LICENSES                  the lane held, by those settings, or -
  *   pattern TEXT | bytes TEXT       the number, or -
  *   directory JOB TEXT              the path, or -
+ *   targets TARGET...               the command for these targets of the first lane, or -
  *   make PARENT NAME FILE_SYSTEM MAY_EXIST TIMEOUT WORD...     ok, or the reason
  */
 #include <inttypes.h>
@@ -19,7 +20,7 @@
 #include "hint.h"
 #include "settings.h"
 
-enum { MAX_WORDS = 64 };
+enum { MAX_WORDS = 600 };
 
 static struct settings settings;
 
@@ -63,6 +64,24 @@ make (char **words)
 }
 
 static void
+show_targets (int count, char **numbers)
+{
+	struct sluice_turns_targets targets = { { 0 } };
+	const char *words[BACKEND_WORDS];
+	char text[BACKEND_TEXT_SIZE];
+
+	for (int i = 0; i < count; i++)
+		targets.bits[atoi (numbers[i]) / 64] |= 1ull << atoi (numbers[i]) % 64;
+	if (backend_target_command (&settings, &settings.lanes[0], &targets, text, words)
+	    < 0)
+		printf ("-");
+	else
+		for (int w = 0; words[w]; w++)
+			printf ("%s%s", w > 0 ? " " : "", words[w]);
+	printf ("\n");
+}
+
+static void
 answer (int count, char **words)
 {
 	char path[IO_DIR_SIZE];
@@ -91,6 +110,8 @@ answer (int count, char **words)
 			printf ("%s\n", path);
 		else
 			printf ("-\n");
+	} else if (strcmp (words[0], "targets") == 0) {
+		show_targets (count - 1, words + 1);
 	} else if (strcmp (words[0], "make") == 0) {
 		make (words + 1);
 	}

@@ -121,6 +121,7 @@ def test_arguments_that_make_sense(
     [
         ("nonsense", "unknown"),
         ("backend=tape", "no such backend"),
+        ("place=some", "write place=all"),
         ("timeout=0", "1 to 600"),
         ("timeout=601", "1 to 600"),
         ("timeout=99999999999999999999", "1 to 600"),
@@ -167,6 +168,47 @@ def test_a_lane_is_there_once_and_there_are_at_most_sixteen(harness: Harness) ->
 def test_turns_are_taken_on_at_most_sixteen_file_systems(harness: Harness) -> None:
     answer = harness.ask("settings", *(f"turns_on=/s{i}" for i in range(17)))
     assert answer.startswith("!turns_on=/s16: more than 16 file systems\t")
+
+
+@pytest.mark.parametrize(
+    ("lane", "targets", "expected"),
+    [
+        ("s:/l:8:10-17", "0 7", "10,17"),
+        ("s:/l:8:0,4,1,5,2,6,3,7", "1 2 7", "4,1,7"),
+        (
+            "s:/l:512:1000-1511",
+            " ".join(map(str, range(512))),
+            ",".join(map(str, range(1000, 1512))),
+        ),
+        ("s:/l:8:0-3,8,10-12", "4 5", "8,10"),
+        ("s:/l:8:10-16", "7", "-"),
+        ("s:/l:2:0-7", "2", "-"),
+        ("s:/l:8:0-3,x", "4", "-"),
+        ("s:/l:8:3-0,1", "0", "-"),
+        ("s:/l:8:0-99999999999999999999", "1", "-"),
+        ("s:/l:8:pool", "0", "-"),
+        ("s:/l:8:0-7", "", "-"),
+    ],
+)
+def test_targets_are_entries_of_the_lanes_list(
+    harness: Harness, lane: str, targets: str, expected: str
+) -> None:
+    harness.ask("settings", "backend=lustre", f"lane={lane}")
+    wanted = "-" if expected == "-" else f"/usr/bin/lfs setstripe -o {expected} ."
+    assert harness.ask("targets", *targets.split()) == wanted
+
+
+@pytest.mark.parametrize("backend", ["directory", "moosefs"])
+def test_other_backends_name_no_targets(harness: Harness, backend: str) -> None:
+    placement = ":only" if backend == "moosefs" else ""
+    harness.ask("settings", f"backend={backend}", f"lane=s:/l:8{placement}")
+    assert harness.ask("targets", "0") == "-"
+
+
+@given(st.text("0123456789,-x", max_size=30), st.integers(0, 511))
+def test_no_list_is_too_strange(harness: Harness, placement: str, target: int) -> None:
+    harness.ask("settings", "backend=lustre", f"lane=s:/l:512:0{placement}")
+    assert harness.ask("targets", str(target)).startswith(("-", "/usr/bin/lfs setstripe -o "))
 
 
 def test_a_lane_without_the_placement_its_backend_needs_is_left_out(harness: Harness) -> None:
