@@ -7,6 +7,7 @@ The kernel's own tables say what exists; nothing here relies on remembered state
 import re
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 SYS_BLOCK = Path("/sys/block")
@@ -18,15 +19,26 @@ class LoopDeviceError(Exception):
     """A command failed; the text carries what it printed."""
 
 
-def create(image: Path, mount: Path, *, size: int, dirty_bytes: int, mount_options: str) -> None:
+def create(
+    image: Path,
+    mount: Path,
+    *,
+    size: int,
+    dirty_bytes: int,
+    mount_options: str,
+    serve: Callable[[Path], None],
+) -> None:
     """Make the image (size in bytes, sparse), and mount it for everybody.
 
     dirty_bytes limits what may wait in the page cache for this device: a slow
     target with a cache of the machine's size would never be seen to be slow.
+    serve may mount a server of the image over it, of which the device then asks whole requests.
     """
     with image.open("xb") as file:
         file.truncate(size)
-    device = run("losetup", "--find", "--show", str(image))
+    serve(image)
+    direct = ["--direct-io=on"] if mounts(below=image) else []
+    device = run("losetup", "--find", "--show", *direct, str(image))
     # All of ext4 at once: nothing that initialises itself during a measurement.
     options = "lazy_itable_init=0,lazy_journal_init=0"
     run("mkfs.ext4", "-q", "-F", "-m", "0", "-E", options, "-J", "size=64", device)
@@ -45,6 +57,8 @@ def destroy(image: Path) -> None:
             unmount(mount)
         _limit_dirty(number(image), None)
         run("losetup", "--detach", str(device))
+    for mount in mounts(below=image):
+        unmount(mount)
     image.unlink(missing_ok=True)
 
 

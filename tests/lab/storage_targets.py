@@ -11,6 +11,7 @@ first way that works here is taken; `status` says which, and why no better one:
     blkio      loop devices throttled by cgroup v1 (root)
     io.max     loop devices throttled by cgroup2 (root); programs must be started
                by way of `command` (io.max slows only the processes in its group)
+    queue      loop devices behind a queue of ours, which reads and writes share (root)
     simulated  a model (no root); programs likewise; say so wherever it is shown
 
 From Python, `with StorageTargets(directory) as targets: targets.path("sl0")`.

@@ -10,7 +10,7 @@ from typing import Protocol
 import loop_device
 import simulated_target
 from ownership import MEMORY, directory_of
-from throttles import BlkioThrottle, IoMaxThrottle, Throttle
+from throttles import BlkioThrottle, IoMaxThrottle, QueueThrottle, Throttle
 
 MIB = 1 << 20
 
@@ -18,6 +18,7 @@ MIB = 1 << 20
 LABELS = {
     "blkio": "throttled loop device (cgroup v1 blkio)",
     "io.max": "throttled loop device (cgroup2 io.max)",
+    "queue": "loop device behind a queue (FUSE)",
     "simulated": "simulated target",
 }
 
@@ -27,8 +28,8 @@ class Limits:
     """What a target can take. The defaults let streams take most of a target from
     flushing writers, and flushing writers share it evenly, as published for GPFS."""
 
-    bandwidth: int = 100_000_000  # bytes written per second; 0: unlimited
-    operations: int = 400  # writes per second; 0: unlimited
+    bandwidth: int = 100_000_000  # bytes written (queue: or read) per second; 0: unlimited
+    operations: int = 400  # likewise writes; 0: unlimited
     dirty: int = 64 * MIB  # bytes that may wait in the cache
     size: int = 2048 * MIB  # bytes
 
@@ -66,7 +67,9 @@ def kind_named(name: str, place: Path, limits: Limits, *, mount_options: str) ->
     if name == "simulated":
         return SimulatedTargets(place / "targets", limits)
     record = directory_of(place)
-    throttle = BlkioThrottle() if name == "blkio" else IoMaxThrottle(record.name)
+    throttle: Throttle = QueueThrottle()
+    if name != "queue":
+        throttle = BlkioThrottle() if name == "blkio" else IoMaxThrottle(record.name)
     return LoopTargets(place / "targets", throttle, limits, mount_options, record)
 
 
@@ -96,20 +99,19 @@ class LoopTargets:
             size=self._limits.size,
             dirty_bytes=self._limits.dirty,
             mount_options=self._mount_options,
+            serve=self._throttle.serve,
         )
 
     def limit(self, lane: str, limits: Limits) -> None:
         self._throttle.limit(
-            loop_device.number(self._image(lane)),
-            bandwidth=limits.bandwidth,
-            operations=limits.operations,
+            self._image(lane), bandwidth=limits.bandwidth, operations=limits.operations
         )
 
     def destroy(self, lane: str) -> None:
         """The throttle goes first: what still waits to be written need not wait long."""
         image = self._image(lane)
         if loop_device.find(image) is not None:
-            self._throttle.limit(loop_device.number(image), bandwidth=0, operations=0)
+            self._throttle.limit(image, bandwidth=0, operations=0)
         loop_device.destroy(image)
         if (self._targets / lane).exists():
             (self._targets / lane).rmdir()

@@ -1,10 +1,16 @@
-"""The kernel's two ways to slow a block device down for everybody who writes to it."""
+"""Ways to slow a block device down: the kernel's two for all that write to it, and a queue."""
 
 import contextlib
 import os
+import shutil
+import struct
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
+
+import loop_device
+from compile_c import compiled
 
 # Puts a process into the group named first, then becomes the command behind it.
 ENTER = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
@@ -16,9 +22,11 @@ class Throttle(Protocol):
     def missing(self) -> str:
         """Why this machine cannot, or an empty string."""
 
-    def limit(self, device: str, *, bandwidth: int, operations: int) -> None:
-        """Limit writes to the device (MAJOR:MINOR): bytes and operations per second,
-        0 for no limit."""
+    def serve(self, image: Path) -> None:
+        """Come between an image and its device, where that is how; called before it has one."""
+
+    def limit(self, image: Path, *, bandwidth: int, operations: int) -> None:
+        """Limit writes to the image's device: bytes and operations per second, 0 for no limit."""
 
     def command(self, words: Sequence[str]) -> list[str]:
         """The command line whose writes are throttled."""
@@ -46,7 +54,11 @@ class BlkioThrottle:
             return "its blkio hierarchy has no throttle"
         return ""
 
-    def limit(self, device: str, *, bandwidth: int, operations: int) -> None:
+    def serve(self, image: Path) -> None:
+        """Nothing: the kernel does it."""
+
+    def limit(self, image: Path, *, bandwidth: int, operations: int) -> None:
+        device = loop_device.number(image)
         root = self._group()
         (root / "blkio.throttle.write_bps_device").write_text(f"{device} {bandwidth}\n")
         (root / "blkio.throttle.write_iops_device").write_text(f"{device} {operations}\n")
@@ -89,7 +101,11 @@ class IoMaxThrottle:
         absent = [name for name in ("io", "memory") if name not in controllers]
         return f"cgroup2 is without {' and '.join(absent)}" if absent else ""
 
-    def limit(self, device: str, *, bandwidth: int, operations: int) -> None:
+    def serve(self, image: Path) -> None:
+        """Nothing: the kernel does it."""
+
+    def limit(self, image: Path, *, bandwidth: int, operations: int) -> None:
+        device = loop_device.number(image)
         group = self._group()
         if not group.exists():
             # Stays switched on: other groups may have come to use it meanwhile.
@@ -116,6 +132,40 @@ class IoMaxThrottle:
         if self._root is None:
             raise OSError(self.missing())
         return self._root / self._name
+
+
+class QueueThrottle:
+    """A server of the image with one queue: reads and writes wait for each other.
+
+    The kernel's throttles give each a budget of its own.
+    """
+
+    name = "queue"
+
+    def missing(self) -> str:
+        if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+            return "/dev/fuse cannot be opened"
+        return "" if shutil.which("cc") else "no C compiler"
+
+    def serve(self, image: Path) -> None:
+        self.limit(image, bandwidth=0, operations=0)
+        server = compiled(Path(__file__).with_name("served_image.c"))
+        subprocess.run([server, image, self._limits(image)], check=True, capture_output=True)
+
+    def limit(self, image: Path, *, bandwidth: int, operations: int) -> None:
+        """Limit reads, too."""
+        file = os.open(self._limits(image), os.O_WRONLY | os.O_CREAT, 0o600)
+        os.write(file, struct.pack("=QQ", bandwidth, operations))  # seen by the server at once
+        os.close(file)
+
+    def command(self, words: Sequence[str]) -> list[str]:
+        return list(words)
+
+    def end(self) -> None:
+        """Nothing: the server ends when its image is unmounted."""
+
+    def _limits(self, image: Path) -> Path:
+        return image.with_suffix(".limits")
 
 
 def _own_groups() -> list[tuple[str, str, str]]:

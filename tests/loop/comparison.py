@@ -21,6 +21,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lab"))
 
 import core_calls
+from programs import READERS
 from truth import SLUICE, Alone, Truth, read_truth
 
 from sluice.history_db.store import Store
@@ -207,6 +208,14 @@ def _of_losses(place: Path, truth: Truth) -> Iterator[Finding]:
         most=FACTOR,
         detail=f"{said:.0f} s ({low:.0f} to {high:.0f}) against {true:.0f} s",
     )
+    of_readers = [one for one in found["parties"] if one["name"] in READERS]
+    suffered = math.fsum(one["suffered"] for one in of_readers) * 3600
+    by_clock = math.fsum(truth.lost.get(name, 0.0) for name in READERS)
+    yield Finding(
+        "of that, what programs that read lost, over their loss by the clock",
+        suffered / by_clock if by_clock > 0 else None,
+        detail=f"{suffered:.0f} s against {by_clock:.0f} s",
+    )
     yield Finding("the interval of assess holds its point", float(low <= said <= high), least=1)
 
 
@@ -225,11 +234,13 @@ def _of_predictions(place: Path, truth: Truth) -> Iterator[Finding]:
         if not answered[-1] or outcome is None:
             continue
         patterns.append(predicted.pattern == outcome.profile.pattern)
-        factor = predicted.factor(outcome.profile, "write_bytes")
+        did = outcome.profile.numbers
+        name = max("write_bytes", "read_bytes", key=lambda way, did=did: did.get(way, 0.0))
+        factor = predicted.factor(outcome.profile, name)
         if factor is None:
             continue
         is_near = 0.5 <= factor <= 2
-        is_flagged = predicted.spread.get("write_bytes", math.inf) >= core.WIDE
+        is_flagged = predicted.spread.get(name, math.inf) >= core.WIDE
         volumes.append(is_near)
         surprising.append(not is_near and not is_flagged)
     yield Finding(

@@ -29,11 +29,12 @@ PAIRS = (
     ("fio", "stream"), ("results", "copy"), ("farm", "results"), ("fio", "copy"),
     ("tasks", "stream"), ("series", "stream"), ("archive", "farm"), ("blocks", "stream"),
     ("arrays", "unformatted"), ("collective", "arrays"), ("series", "tasks"), ("idle", "stream"),
+    ("training", "stream"), ("training", "convert"),
 )  # fmt: skip
 
 # The short form
 BELOW = 600.0  # seconds
-FEW = ("fio", "results", "stream", "copy", "farm")
+FEW = ("fio", "results", "stream", "copy", "farm", "training")
 FEW_PAIRS = 2
 LEARNS_OFTEN = {"LearnInterval": 5}
 LEARNS_SOON = 30.0  # seconds

@@ -19,7 +19,7 @@ from pathlib import Path
 from accounted_slurm import AccountedSlurm
 from darshan_runtime import DarshanRuntime
 from plugin_harness import PluginFiles
-from programs import HERE, Program, all_programs, make_programs
+from programs import HERE, Program, all_programs, make_programs, make_samples
 from sluiced import BIN, Sluiced, wait_for
 from storage_targets import StorageTargets
 from synthesised_logs import log_of
@@ -36,7 +36,7 @@ LIMITS = Limits(bandwidth=BANDWIDTH, operations=400, size=8192 * MIB)
 LANES = ("busy", "other")  # jobs with co-runners share the first; the truth is found on both
 IN_FLIGHT = 5  # jobs at a time
 HEAD_START = 1.0  # seconds that the other of a pair runs before
-FILLS = 100  # MiB that a program writes to be good co-runners
+FILLS = 100  # MiB that a program writes or reads to be good co-runners
 KEPT = 20.0  # seconds that a job's output stays, so that it reaches the storage
 SETTINGS = {
     "Lane": f"all Targets=1 Bandwidth={BANDWIDTH}",
@@ -95,7 +95,7 @@ class LoopLab(UpAndDown):
         ]
         self.programs = [p for p in self.all_programs if not names or p.name in names]
         self.targets = StorageTargets(
-            place / "storage", lanes=LANES, limits=LIMITS, kinds=("blkio", "io.max")
+            place / "storage", lanes=LANES, limits=LIMITS, kinds=("queue", "blkio", "io.max")
         )
         self.files = PluginFiles(place / "sluice")
         self.slurm = AccountedSlurm(
@@ -130,6 +130,8 @@ class LoopLab(UpAndDown):
         self.files.configure(**self.settings)
         with ExitStack() as stack:
             stack.enter_context(self.targets)
+            for lane in LANES:
+                make_samples(self.targets.path(lane))
             stack.enter_context(self.slurm)
             self._stack = stack.pop_all()
 

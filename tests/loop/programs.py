@@ -11,6 +11,9 @@ from pathlib import Path
 
 HERE = Path(__file__).parent / "programs"
 PYTHON = f"/usr/bin/python3 {HERE / 'python_programs.py'}"
+SAMPLES = "samples.dat"  # on each lane, for the programs that read
+SAMPLES_MIB = 80
+READERS = ("training", "convert")  # programs that read them
 USERS = ("games", "man", "news")  # that every Debian has, and nobody uses
 
 HEADER = """\
@@ -32,7 +35,8 @@ exit $status
 class Program:
     """A job's name, user, options of sbatch, and what its script does.
 
-    mib is what a run writes; sizes are those of the script's argument, one drawn for each run.
+    mib is what a run writes or reads; sizes are those of the script's argument, one drawn for
+    each run.
     """
 
     name: str
@@ -57,6 +61,7 @@ def all_programs(place: Path) -> tuple[Program, ...]:
         "traced fio --name=job --rw=write --bs=256k --size=96m --fsync=8 --ioengine=psync --thread"
         " --thinktime=1s --thinktime_blocks=96 --thinktime_blocks_type=issue >/dev/null"
     )
+    convert = f"sleep 1; traced dd if=$LOOP_LANE/{SAMPLES} iflag=direct bs=4M of=new conv=fsync"
     copy = "dd if=/dev/zero of=copy conv=fsync 2>/dev/null"
     compiles = (
         "for i in 1 2 3 4 5 6; do"
@@ -84,6 +89,8 @@ def all_programs(place: Path) -> tuple[Program, ...]:
         Program("array", games, f"traced {PYTHON} stream 60", mib=60, options=("--array=0-1",)),
         Program("crash", news, f"traced {PYTHON} crash 60", mib=60),
         Program("untraced", man, f"sleep 1; {copy} bs=1M count=100", mib=100, has_log=False),
+        Program("training", games, f"traced {PYTHON} training 40", mib=160),
+        Program("convert", man, f"{convert} 2>/dev/null; sleep 2", mib=160),
         Program("idle", news, f"traced {PYTHON} idle 1", mib=0),
     )
 
@@ -97,6 +104,11 @@ def make_programs(place: Path, *, with_mpi: bool) -> None:
     _compile("gfortran", HERE / "unformatted.f90", place / "unformatted")
     if with_mpi:
         _compile("mpicc.mpich", HERE / "mpi_blocks.c", place / "mpi_blocks")
+
+
+def make_samples(lane: Path) -> None:
+    """Make what programs read on a lane."""
+    (lane / SAMPLES).write_bytes(bytes(range(256)) * (SAMPLES_MIB << 12))
 
 
 def _compile(compiler: str, source: Path, program: Path) -> None:

@@ -23,7 +23,7 @@ from sluice.history_db.store import Store
 from sluice.prediction.jobs import FinishedJob, latest_jobs
 
 SLUICE = Path(sys.executable).parent / "sluice"
-SIGNIFICANT = 4 << 20  # bytes: programs that write fewer are not judged by their rate
+SIGNIFICANT = 4 << 20  # bytes: programs that move fewer are not judged by their rate
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,8 @@ class Alone:
 
     @property
     def matters(self) -> bool:
-        return self.middle.get("write_bytes", 0.0) >= SIGNIFICANT
+        moved = self.middle.get("write_bytes", 0.0) + self.middle.get("read_bytes", 0.0)
+        return moved >= SIGNIFICANT
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,11 @@ class Truth:
     contended: Sequence[Run]
     logged: Mapping[int, FinishedJob]  # what Sluice read of the runs with co-runners, by job
     node_seconds: float  # of runs with co-runners that left a log
-    lost_seconds: float  # of them, against their run time alone
+    lost: Mapping[str, float]  # seconds of them by program, against their run time alone
+
+    @property
+    def lost_seconds(self) -> float:
+        return math.fsum(self.lost.values())
 
 
 def read_truth(place: Path) -> Truth:
@@ -106,6 +111,9 @@ def read_truth(place: Path) -> Truth:
         run for run in runs if run.phase in {"contended", "filler"} and run.name in programs
     ]
     of_logs = [run for run in contended if run.has_log]
+    lost: dict[str, float] = defaultdict(float)
+    for run in of_logs:
+        lost[run.program] += run.seconds - programs[run.name].seconds
     paired = [run for run in runs if run.phase == "pair" and run.name in programs]
     return Truth(
         programs,
@@ -113,7 +121,7 @@ def read_truth(place: Path) -> Truth:
         contended,
         _jobs_by_id(place / "sluice" / "history.db"),
         sum(run.seconds for run in of_logs),
-        sum(run.seconds - programs[run.name].seconds for run in of_logs),
+        lost,
     )
 
 

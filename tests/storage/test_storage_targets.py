@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -78,6 +79,25 @@ def test_a_flush_reaches_the_target_each_time_and_an_append_waits(
 
     assert reached("--pattern", "ws") >= 8 * MIB  # though its file is 1 MiB
     assert reached("--pattern", "aw") < 4 * MIB
+
+
+def test_reads_and_writes_share_a_queue(place: Path) -> None:
+    """The kernel's throttles would let each have all of the bandwidth."""
+    require("queue", place)
+    with StorageTargets(place, lanes=["a"], limits=LIMITS, kinds=["queue"]) as targets:
+        file = targets.path("a") / "file"
+        words = ["dd", "bs=1M", "count=48"]
+        subprocess.run(
+            [*words, "if=/dev/zero", f"of={file}", "oflag=direct"], check=True, capture_output=True
+        )
+        begin = time.monotonic()
+        for together in [
+            start([*words, f"if={file}", "of=/dev/null", "iflag=direct"]),
+            start([*words, "if=/dev/zero", f"of={file}.new", "oflag=direct"]),
+        ]:
+            assert together.wait() == 0
+        rate = 2 * 48 * MIB / (time.monotonic() - begin)
+    assert rate < 1.3 * LIMITS.bandwidth
 
 
 def test_everybody_may_write_to_a_target(targets: StorageTargets) -> None:

@@ -1,12 +1,14 @@
 """Programs of the loop in Python, as users write them: `python_programs.py NAME MIB`.
 
-Each writes into the current directory, and computes (sleeps) before each burst. How many bursts
-the first three have, how long they compute and when (seconds since the epoch) the first burst
-begins may follow as --bursts, --pause and --at. The Python of Debian runs them, which all users
-can read; a library is imported by the program that needs it.
+Each writes into the current directory, or reads what lies on its lane, and computes (sleeps) before
+each burst. How many bursts the first three have, how long they compute and when (seconds since the
+epoch) the first burst begins may follow as --bursts, --pause and --at. The Python of Debian runs
+them, which all users can read; a library is imported by the program that needs it.
 """
 
 import argparse
+import mmap
+import os
 import sqlite3
 import sys
 import time
@@ -80,6 +82,17 @@ def stream(mib: int) -> None:
         file.writelines(b"y" * MIB for _ in range(mib))
 
 
+def training(mib: int) -> None:
+    """Reads its samples in four epochs, past the cache of the node."""
+    buffer = mmap.mmap(-1, MIB)
+    for _ in bursts(4, 1.0):
+        samples = Path(os.environ["LOOP_LANE"]) / "samples.dat"
+        file = os.open(samples, os.O_RDONLY | os.O_DIRECT)
+        with open(file, "rb", buffering=0) as reader:  # noqa: PTH123
+            for _ in range(mib):
+                reader.readinto(buffer)
+
+
 def crash(mib: int) -> None:
     """Ends with an error after it has written."""
     stream(mib)
@@ -93,6 +106,6 @@ def idle(mib: int) -> None:
 
 
 if __name__ == "__main__":
-    {f.__name__: f for f in (arrays, series, results, farm, stream, crash, idle)}[sys.argv[1]](
-        int(sys.argv[2])
-    )
+    {f.__name__: f for f in (arrays, series, results, farm, stream, training, crash, idle)}[
+        sys.argv[1]
+    ](int(sys.argv[2]))
