@@ -25,6 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sluice.interference.busy_runs import QUIET
 from sluice.interference.hot_targets import LOSSES, Run, fit_losses, share_kept
 from sluice.policies import core
 from sluice.policies.structs import View, new
@@ -36,7 +37,7 @@ LEAST_BYTES = 2.0**33
 LEAST_SERVED = 0.5  # of what a job moved, by the servers' counts
 MOST_MISSING = 0.1  # of the servers' counts
 LEAST_RUNS, LEAST_QUIET = 40, 4  # of a kind; of those in the same 28 days
-QUIET, LOADED = 0.03, 0.1
+LOADED = 0.1
 BACKGROUNDS = ((0.0, 0.01), (0.01, 0.03), (0.03, 0.1), (0.1, 9.0))
 SAMPLES = 1000
 OTHER_H = (1.0, 1.5, 5.0)

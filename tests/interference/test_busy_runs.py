@@ -59,10 +59,16 @@ def test_only_runs_of_one_program_and_month_are_compared(runs):
     assert compare(runs) is None
 
 
-def test_between_quiet_and_busy_a_loss_counts_and_the_run_is_not_called_busy():
-    found = compare(runs_of([1000] * 2, [1100] * 2, load=0.05))
-    assert (found.busy, found.kept) == (0, None)
+def test_what_is_not_quiet_is_busy():
+    found = compare(runs_of([1000] * 2, [1100] * 2, load=0.03))
+    assert (found.quiet, found.busy) == (2, 2)
+    assert found.kept == pytest.approx(1 / 1.1)
     assert found.lost_share == pytest.approx(200 / 4200)
+
+
+def test_a_quiet_run_that_something_else_delayed_does_not_hide_a_loss():
+    found = compare(runs_of([1000, 1000, 9000], [1250] * 5))
+    assert found.kept == pytest.approx(0.8)
 
 
 def test_months_are_told_apart():

@@ -1,7 +1,7 @@
 """Losses of runs at busy times by comparison with quiet ones, without a model.
 
 Runs of one program are compared: of one user, name, size and month, that move about the same bytes.
-A run is quiet while others move next to nothing, of what storage can move.
+A run is quiet while others move next to nothing of what storage can move, else busy.
 
 What others moved is known from logs and accounting, or from what the file system's servers counted.
 With the former whole run times are compared, with the latter times in I/O.
@@ -13,6 +13,7 @@ import math
 import time
 from collections import defaultdict
 from dataclasses import dataclass
+from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,10 +29,16 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-QUIET, BUSY = 0.03, 0.10  # of what storage can move, by others: at most, and at least
+QUIET = 0.03
+"""Of what storage can move: while others move less, a run is quiet.
+
+Jobs kept 0.98 of their rate or more below that, and 0.95 or less above it
+(docs/evidence/production.md)."""
 ALIKE = math.log(1.25)  # of bytes: a wider gap is between runs of other inputs
-FEWEST = 2  # quiet runs, and others, for a comparison
+FEWEST = 2  # quiet runs, and busy ones, for a comparison
 DRAWS = 400
+OF_MEDIAN = math.pi / 2
+"""Variance of the median of many over that of their mean; of few it is smaller."""
 LEAST_IO = 0.02
 """Share of its time alone that a job is in I/O, reads and writes, for it to count as one with I/O.
 
@@ -87,12 +94,11 @@ class Comparison:
     """What runs lost, of all node-hours that count."""
 
     programs: int
-    """Of which quiet runs and others of one month were compared."""
+    """Of which quiet and busy runs of one month were compared."""
     quiet: int
     busy: int
-    """Runs alongside which others moved at least BUSY."""
-    kept: float | None
-    """Median speed of the busy ones over that of quiet ones; None: there are none."""
+    kept: float
+    """Median speed of the busy ones over that of quiet ones."""
     lost_share: float
     interval: tuple[float, float]
     """90 %."""
@@ -109,15 +115,17 @@ class _Group:
     quiet: int
     busy: tuple[float, ...]
     """ln (time of a quiet one / time of each busy one)."""
-    log_ratio: float
-    """ln (time of those that are not quiet / time of quiet ones)."""
     spread: float
     """Sum of squares around the two means, and its degrees of freedom."""
     freedom: int
-    others: int
     node_seconds: float
     disturbed: float
-    """Of them, by runs that are not quiet."""
+    """Of them, by busy runs."""
+
+    @property
+    def log_ratio(self) -> float:
+        """Return ln (time of busy ones / time of quiet ones)."""
+        return -math.fsum(self.busy) / len(self.busy)
 
 
 def compare(runs: Sequence[TimedRun], *, of_all: float = 1.0, seed: int = 0) -> Comparison | None:
@@ -136,7 +144,7 @@ def compare(runs: Sequence[TimedRun], *, of_all: float = 1.0, seed: int = 0) -> 
         programs=len(groups),
         quiet=sum(group.quiet for group in groups),
         busy=len(busy),
-        kept=math.exp(float(np.median(busy))) if busy else None,
+        kept=math.exp(median(busy)),
         lost_share=of_all * _lost_share(groups),
         interval=(low, high),
         compared_share=compared / everything,
@@ -152,27 +160,33 @@ def _groups(runs: Iterable[TimedRun]) -> list[_Group]:
     found = []
     for (month, _), members in alike.items():
         members.sort(key=lambda run: (run.seconds, run.load, run.node_seconds))
-        quiet = [run for run in members if run.load <= QUIET]
-        others = [run for run in members if run.load > QUIET]
-        if min(len(quiet), len(others)) >= FEWEST:
-            found.append(_group(month, quiet, others))
+        quiet = [run for run in members if run.load < QUIET]
+        busy = [run for run in members if run.load >= QUIET]
+        if min(len(quiet), len(busy)) >= FEWEST:
+            found.append(_group(month, quiet, busy))
     return sorted(found, key=lambda one: (one.month, one.log_ratio, one.node_seconds))
 
 
-def _group(month: str, quiet: Sequence[TimedRun], others: Sequence[TimedRun]) -> _Group:
-    logs = [np.log([run.seconds for run in side]) for side in (quiet, others)]
-    usual, disturbed = (float(side.mean()) for side in logs)
+def _group(month: str, quiet: Sequence[TimedRun], busy: Sequence[TimedRun]) -> _Group:
+    logs = [np.log([run.seconds for run in side]) for side in (quiet, busy)]
+    usual = math.log(usual_seconds([run.seconds for run in quiet]))
     return _Group(
         month=month,
         quiet=len(quiet),
-        busy=tuple(usual - math.log(run.seconds) for run in others if run.load >= BUSY),
-        log_ratio=disturbed - usual,
+        busy=tuple(usual - math.log(run.seconds) for run in busy),
         spread=float(sum(((side - side.mean()) ** 2).sum() for side in logs)),
-        freedom=len(quiet) + len(others) - 2,
-        others=len(others),
-        node_seconds=math.fsum(run.node_seconds for run in (*quiet, *others)),
-        disturbed=math.fsum(run.node_seconds for run in others),
+        freedom=len(quiet) + len(busy) - 2,
+        node_seconds=math.fsum(run.node_seconds for run in (*quiet, *busy)),
+        disturbed=math.fsum(run.node_seconds for run in busy),
     )
+
+
+def usual_seconds(quiet: Sequence[float]) -> float:
+    """Return how long a program takes, by its quiet runs.
+
+    The median: some of them lose much to other things than storage.
+    """
+    return median(quiet)
 
 
 def _lost_share(groups: Sequence[_Group]) -> float:
@@ -184,7 +198,7 @@ def _lost_share(groups: Sequence[_Group]) -> float:
 def _interval(groups: Sequence[_Group], rng: np.random.Generator) -> tuple[float, float]:
     """Draw programs anew, and how far the runs of each are from their mean."""
     variance = sum(group.spread for group in groups) / sum(group.freedom for group in groups)
-    of_mean = np.array([1 / group.quiet + 1 / group.others for group in groups])
+    of_mean = np.array([OF_MEDIAN / one.quiet + 1 / len(one.busy) for one in groups])
     ratios = np.array([group.log_ratio for group in groups])
     disturbed = np.array([group.disturbed for group in groups])
     whole = np.array([group.node_seconds for group in groups])

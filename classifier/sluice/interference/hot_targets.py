@@ -11,19 +11,20 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cache
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sluice.interference.busy_runs import (
     FEWEST,
+    QUIET,
     Moved,
     counted,
     io_seconds,
     kinds_of,
     moved_by,
     moved_during,
+    usual_seconds,
 )
 from sluice.policies import core
 from sluice.policies.structs import View, new
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from sluice.history_db.store import Store
     from sluice.prediction.jobs import FinishedJob
 
-BUSY = 0.03
-"""Of the rate of a file system: a smaller background tells nothing of losses."""
 MOST_OTHERS = 30.0
 """More jobs of a kind than these cost what these do."""
 ERROR = 0.3
@@ -70,7 +69,7 @@ class Run:
     @property
     def is_busy(self) -> bool:
         """Return whether it can tell what a background costs."""
-        return self.background >= BUSY * self.bandwidth
+        return self.background >= QUIET * self.bandwidth
 
     @property
     def reads(self) -> bool:
@@ -163,9 +162,9 @@ def _compared(
     bandwidth: float,
 ) -> Iterator[Run]:
     """Yield the busy ones of runs that do the same, where there are quiet ones."""
-    quiet = [io_seconds(jobs[i]) for i in members if others[i] < BUSY * bandwidth]
+    quiet = [io_seconds(jobs[i]) for i in members if others[i] < QUIET * bandwidth]
     for i in members if len(quiet) >= FEWEST else ():
-        kept = median(quiet) / io_seconds(jobs[i])
+        kept = usual_seconds(quiet) / io_seconds(jobs[i])
         run = Run(profile_members(jobs[i].profile), bandwidth, float(others[i]), kept)
         if run.is_busy:
             yield run
