@@ -109,7 +109,7 @@ set_weight (const double features[SLUICE_TRAFFIC_FEATURES], double ln_e,
 	double chunk = features[LEVEL] * log (2.0) - ln_e;
 	double processes = m->process_exponent * features[PROCESSES] * log (2.0);
 	double exponent = k * m->create_exponent + (1.0 - k) * m->rewrite_exponent;
-	double level = (1.0 - k) * m->rewrite_level;
+	double level = (1.0 - k) * m->rewrite_level + features[READING] * m->read_level;
 	double flushes = (1.0 - s) * exp (clip_log (level + exponent * chunk + processes));
 	double streams = s * exp (clip_log (m->stream_level + processes));
 

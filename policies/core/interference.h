@@ -24,9 +24,12 @@
  * stream. With k the share of writes that create a file:
  *
  *   w    = (1 - s) f + s h
- *   ln f = (1 - k) c + (k b + (1 - k) d) ln (chunk / (e 1 MiB)) + gamma ln (nprocs)
+ *   ln f = (1 - k) c + r g + (k b + (1 - k) d) ln (chunk / (e 1 MiB)) + gamma ln (nprocs)
  *   ln h = a + gamma ln (nprocs)
  *   e    = 1 / (1 + (1 - s) (k p + (1 - k) q) 1 MiB / chunk)
+ *
+ * r is the share of the bytes that are read. Reads are waited for, so they weigh as
+ * rewriting flushes of their size, but for g.
  *
  * A server that takes requests as they come serves each program by the time for which its
  * requests keep the queue busy. A program that flushes has nprocs * chunk bytes in the
@@ -47,8 +50,8 @@
  *   rho_j(S) <= 1 - L f min (f, f sum_S d / d_j),   f = min (1, h d_j)
  *   L = (1 - r) L_w + r L_r
  *
- * r is the share of the job's bytes that it reads: caches take up a part of what writes
- * wait for. L = 0 is a site where means hide nothing, such as one with a single target.
+ * Caches take up a part of what writes wait for. L = 0 is a site where means hide nothing,
+ * such as one with a single target.
  *
  * The default coefficients are fitted to Shah et al. (SuperFrI 2019), S1 to S4 and S6. A
  * site's own measurements (`sluice site calibrate`) replace them. The parts that this law
@@ -68,8 +71,8 @@ enum {
 };
 
 /* X(name, default, meaning): the coefficients, in the order of the struct. The defaults are
- * what a fit to the published figures gives: tests/policies/test_published.py. h and L
- * are of no figure, but of a year of Edison: docs/evidence/production.md. */
+ * what a fit to the published figures gives: tests/policies/test_published.py. None of
+ * these has reads; h and L are those of a year of Edison: docs/evidence/production.md. */
 #define SLUICE_INTERFERENCE_FIELDS(X)                                                      \
 	X (stream_level, 0.832310651229136,                                                \
 	   "a: ln of the weight of a stream of one process")                               \
@@ -89,7 +92,8 @@ enum {
 	X (log_sd, 0.3010140367854036, "sd of ln w")                                       \
 	X (hot_load, 2.5, "h: load of the slowest target over that of the mean one")       \
 	X (hot_write_loss, 0.2, "L_w: share of the rate lost there, of writes; 0..1")      \
-	X (hot_read_loss, 0.7, "L_r: likewise, of reads")
+	X (hot_read_loss, 0.7, "L_r: likewise, of reads")                                  \
+	X (read_level, 0.0, "g: ln of the weight of a read over that of a rewriting flush")
 
 #define SLUICE_INTERFERENCE_MEMBER(name, def, text) double name;
 

@@ -108,6 +108,27 @@ def test_how_streams_share_is_learned():
     assert two == pytest.approx(one, rel=0.25)
 
 
+@pytest.mark.parametrize("level", [-1.0, 0.0, 2.0])
+@pytest.mark.parametrize("reads_faster", [1.0, 3.0])
+def test_what_reads_take_and_keep_is_learned_and_moves_nothing_of_writes(level, reads_faster):
+    """Readers as victims and as aggressors, on targets that read faster than they write."""
+    site = SiteModel(SITE.interference | {"read_level": level}, BANDWIDTH)
+    readers = [Program("read", chunk, 2) for chunk in CHUNKS]
+    alone = dict.fromkeys(readers, reads_faster * BANDWIDTH)
+    alone |= {one: rate_alone(one) for one in PROGRAMS}
+    pairs = [pair for one in PROGRAMS for r in readers for pair in ((one, r), (r, one))]
+    pairs += [(one, other) for one in readers for other in readers]
+    reads = [Observation(a, (b,), site.share_kept(a, [b]), alone[a]) for a, b in pairs]
+    of_writes, model = fit(mean_field()), fit(mean_field() + reads)
+    assert model.interference["read_level"] == pytest.approx(level, abs=0.3)
+    for item in reads:
+        assert model.share_kept(item.victim, item.others) == pytest.approx(item.rho, rel=0.2)
+    for item in mean_field():
+        found = model.share_kept(item.victim, item.others)
+        assert found == of_writes.share_kept(item.victim, item.others)
+    assert model.basis.reads == len(reads)
+
+
 def test_streams_take_by_processes_where_no_others_were_measured():
     """A kernel that throttles writers throttles each alike."""
     programs = [Program("aw", chunk, 2) for chunk in CHUNKS]

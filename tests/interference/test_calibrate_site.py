@@ -89,6 +89,7 @@ def test_who_reads_or_touches_metadata_teaches_nothing_of_who_rewrites():
         Observation(Program("owc+read", MIB), (aw,), 0.9, 5e8),
     ]
     model = fit([*known, *others])
-    assert model.interference == fit(known).interference
-    assert (model.bandwidth, model.basis.measurements) == (1e8, 4)
+    of_reads = {name: model.interference[name] for name in ("read_level", "hot_read_loss")}
+    assert model.interference == fit(known).interference | of_reads
+    assert (model.bandwidth, model.basis.measurements, model.basis.reads) == (1e8, 5, 1)
     assert fit(others).interference == core.default_interference()

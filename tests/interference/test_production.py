@@ -215,5 +215,5 @@ def test_interference_says_that_it_rests_on_production():
     assert done.exit_code == 0, done.output
     assert ": published figures and 1 pair of applications seen in production." in done.stdout
     answer = json.loads(CliRunner().invoke(main, [*words, "--json"]).stdout)
-    basis = {"measurements": 0, "production": 1, "busy_runs": 0, "busy_reads": 0}
+    basis = {"measurements": 0, "production": 1, "busy_runs": 0, "busy_reads": 0, "reads": 0}
     assert answer["interference_model"]["basis"] == basis

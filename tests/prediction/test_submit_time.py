@@ -377,7 +377,7 @@ def test_one_command_goes_back_to_the_model_before(site):
 def test_publishing_says_what_the_interference_model_rests_on(site):
     site("model", "train")
     assert "interference: from published figures" in site("model", "publish")
-    nothing = dict.fromkeys(("measurements", "production", "busy_runs", "busy_reads"), 0)
+    nothing = dict.fromkeys(("measurements", "production", "busy_runs", "busy_reads", "reads"), 0)
     assert json.loads(site("model", "publish", "--json"))["interference_from"] == nothing
 
 

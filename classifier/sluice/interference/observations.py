@@ -54,8 +54,15 @@ class Observation:
 
     @property
     def is_of_writers(self) -> bool:
-        """Return whether the law's weights, which are of writers, can be fitted to it."""
+        """Return whether the law's weights of writers can be fitted to it."""
         return all(program.is_writer for program in self.members)
+
+    @property
+    def is_of_readers(self) -> bool:
+        """Return whether it tells the weight of those that read: some do, the others write."""
+        return not self.is_of_writers and all(
+            program.is_writer or program.is_reader for program in self.members
+        )
 
 
 @dataclass(frozen=True, slots=True)

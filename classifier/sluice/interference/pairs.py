@@ -157,7 +157,7 @@ class SiteEvidence:
     """Evidence of calibrations and of production."""
 
     measured: list[Observation]
-    """Of programs that write or read; the model learns from those that write."""
+    """Of programs that write or read."""
     rates_alone: dict[Program, float]
     """B/s of each program that was measured alone."""
     production: list[Seen]

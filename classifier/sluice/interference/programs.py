@@ -126,6 +126,11 @@ class Program:
         return self.writes == 1
 
     @property
+    def is_reader(self) -> bool:
+        """Return whether all its processes read."""
+        return set(self.parts) == {READ}
+
+    @property
     def waits(self) -> bool:
         """Whether every write is on the storage before the next one begins."""
         return self.direct or all(self.sync_of(part) == "each" for part in self.parts)

@@ -76,6 +76,8 @@ MEASURED: Prior = {
 that a target could take while it serves what is in its queue. Streams take by processes, since a
 kernel that throttles writers throttles each alike; a process has several times in the cache what
 one queue serves."""
+READ_LEVEL: Prior = {"read_level": (0.0, 1.5)}
+"""Of reads there is no figure: a server may take them first, or a cache of writes may."""
 SERVER = {"process_exponent": 1.0, "capacity": 1.0, "hot_write_loss": 0.0}
 """Coefficients of such a server that no site is asked for; one target has no slower ones."""
 OVERHEADS: Prior = {"create_overhead": (0.0, 5.0), "rewrite_overhead": (0.0, 5.0)}
@@ -95,6 +97,8 @@ class Basis:
     """Runs alongside a background, compared with quiet ones."""
     busy_reads: int = 0
     """Those of them that mostly read."""
+    reads: int = 0
+    """Measurements with programs that read."""
 
     @property
     def count(self) -> int:
@@ -105,6 +109,7 @@ class Basis:
         known = "published figures"
         if self.measurements:
             known = f"{self.measurements} measurements here"
+            known += f", {self.reads} of them with reads" if self.reads else ""
         if self.production:
             pairs = "pair" if self.production == 1 else "pairs"
             known += f" and {self.production} {pairs} of applications seen in production"
@@ -215,30 +220,54 @@ def _interval(
 def fit(observations: Sequence[Observation], production: Sequence[Seen] = ()) -> SiteModel:
     """Return the model of measurements and production; without any, the published one.
 
-    The result depends on nothing but the set of both, of which only pairs of writers count. The
-    deviation is judged on measured programs that were left out, in turn.
+    The result depends on nothing but the set of both. Of production only pairs of writers count.
+    What was measured with readers tells their weight over that of writers, and nothing of these.
+    The deviation is judged on measured writers that were left out, in turn.
     """
     measured = [item for item in observations if item.is_of_writers]
+    reads = [item for item in observations if item.is_of_readers] if measured else []
     seen = [item for item in production if item.is_of_writers]
     if not measured and not seen:
         return SiteModel(core.default_interference(), 0.0)
-    basis = Basis(len(measured), len(seen))
+    basis = Basis(len(measured) + len(reads), len(seen), reads=len(reads))
     # The matrices are small: several threads would mostly wait for each other.
     with threadpool_limits(limits=1, user_api="blas"):
         model = replace(_fit(measured, seen), basis=basis)
         if not measured:
             return model
         unseen = [pair for trait in TRAITS for pair in _unseen(measured, trait)]
-        return model.with_deviation(_deviation_on(unseen))
+        return _with_reads(model, reads).with_deviation(_deviation_on(unseen))
+
+
+def _with_reads(model: SiteModel, reads: Sequence[Observation]) -> SiteModel:
+    """Fit the weight of reads, with what is known of writes.
+
+    Rates of reads are shares of the fastest read: a target may read faster than it writes. What
+    these pairs lost, they lost on one target, which has no slower ones.
+    """
+    if not reads:
+        return model
+    rates = _rates_alone(reads)
+    fastest = max((rate for one, rate in rates.items() if one.is_reader), default=1.0)
+    faster = model.bandwidth / fastest
+    rates |= {one: rate * faster for one, rate in rates.items() if one.is_reader}
+    known = model.interference | {"hot_read_loss": 0.0}
+    found = _fit_law(known, READ_LEVEL, reads, rates, model.bandwidth)
+    return replace(model, interference=found.interference)
+
+
+def _rates_alone(observations: Sequence[Observation]) -> dict[Program, float]:
+    """Return the median rate of each victim, B/s."""
+    alone: dict[Program, list[float]] = {}
+    for item in observations:
+        alone.setdefault(item.victim, []).append(item.rate_alone)
+    return {program: median(found) for program, found in alone.items()}
 
 
 def _fit(observations: Sequence[Observation], production: Sequence[Seen] = ()) -> SiteModel:
     if not observations:
         return _fit_law(core.default_interference(), _published_prior(), production)
-    alone: dict[Program, list[float]] = {}
-    for item in observations:
-        alone.setdefault(item.victim, []).append(item.rate_alone)
-    rates = {program: median(found) for program, found in alone.items()}
+    rates = _rates_alone(observations)
     bandwidth = max(item.rate_alone for item in observations)
     server = core.default_interference() | SERVER
     known = server | fit_overheads(server, {p: rate / bandwidth for p, rate in rates.items()})

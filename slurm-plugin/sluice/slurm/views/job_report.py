@@ -486,14 +486,14 @@ def _interference_model(record: Record, store: Store) -> dict[str, str | None]:
 
 
 def _reads_measured(record: Record, store: Store) -> bool | None:
-    """Return whether the site's own runs said what reads lose; None: the job hardly reads."""
+    """Return whether the site itself said what reads lose; None: the job hardly reads."""
     if reading_share(record.decision.prediction.profile) < LEAST_READS:
         return None
     from sluice.interference.cost import basis_told  # noqa: PLC0415 - numpy
 
     bundle = store.models.bundle(record.bundle_checksum)
     basis = basis_told(Bundle.parse(bundle.content).text) if bundle else None
-    return bool(basis and basis.busy_reads)
+    return bool(basis and (basis.reads or basis.busy_reads))
 
 
 def _slow_lanes(record: Record, store: Store) -> dict[str, float]:
