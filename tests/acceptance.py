@@ -17,6 +17,7 @@ PARTS = {
     "versions": r"tests/slurm/test_versions",
     "chaos": r"tests/chaos/",
     "loop": r"tests/loop/",
+    "placement": r"tests/storage/test_placed_bursts",
     "calibration": r"tests/(probe|storage)/",
     "turns-mixed": r"tests/slurm/test_turns_gain.*\[mixed\]",
     "turns-moosefs": r"tests/slurm/test_turns_gain.*moosefs",

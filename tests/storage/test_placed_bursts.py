@@ -2,7 +2,7 @@
 
 import pytest
 from placed_bursts import AtCreate, Blocks, Chance, Job, Placer, draw_jobs, fluid, losses
-from real_placement import RATE, run, targets_of
+from real_placement import PLACERS, RATE, draws, run, share_lost, targets_of
 from storage_lab import require
 
 
@@ -73,3 +73,16 @@ def test_real_bursts_go_where_they_are_placed(place):
     assert sorted(burst.job for burst in took) == [0, 1]
     grown = [after - then > RATE // 4 for after, then in zip(written, before, strict=True)]
     assert grown == [True, False, True, True]
+
+
+@pytest.mark.acceptance
+def test_placed_jobs_lose_less_than_by_chance_on_real_targets(place):
+    """As `make placement-real`, which writes docs/evidence/placement-measured.md."""
+    require("blkio", place)
+    found = list(draws(place, range(12), 120.0))
+    lost = {name: share_lost(found, name) for name in PLACERS}
+    print(lost)
+    assert lost["blocks"] <= 0.8 * lost["chance"]
+    assert lost["blocks"] <= lost["round robin"]
+    assert lost["directory"] <= 0.5 * lost["chance"]
+    assert lost["at create"] <= 0.5 * lost["chance"]
