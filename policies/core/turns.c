@@ -6,6 +6,7 @@
 #include "turns_stations.h"
 
 #include <math.h>
+#include <string.h>
 
 static const double rounding = 1e-9;	/* of a share */
 static const double max_overfill = 0.1; /* of a station that it loads little */
@@ -13,6 +14,12 @@ static const double min_share = 1e-6;	/* of a station; keeps the index finite */
 static const double min_left = 1e-6;	/* s */
 static const double least_left = 1.0;	/* s of a run's budget: less counts as none */
 static const double call_seconds = 1.0; /* of a call that writes, at most but for few */
+
+/* What bursts take together. */
+struct sums {
+	double of[MOST_STATIONS];     /* but for those whose targets are known, of lanes */
+	struct turns_target_sums *on; /* NULL: no burst's targets are known */
+};
 
 struct turns {
 	const struct sluice_turns_settings *settings;
@@ -23,9 +30,9 @@ struct turns {
 	struct sluice_turn *out;
 	double clock;
 	uint32_t station_count;
-	struct turns_shares wanted; /* by all */
-	struct turns_shares taken;  /* by those that go, so far */
-	struct turns_shares brief;  /* by those of them that are short */
+	struct sums wanted; /* by all */
+	struct sums taken;  /* by those that go, so far */
+	struct sums brief;  /* by those of them that are short */
 };
 
 void
@@ -212,25 +219,56 @@ sort (struct turns *t)
 }
 
 static void
-add (const struct turns *t, struct turns_shares *sum, const struct turns_shares *shares)
+add (const struct turns *t, struct sums *sum, const struct turns_shares *shares)
 {
 	for (uint32_t k = 0; k < t->station_count; k++)
 		sum->of[k] += shares->of[k];
+	if (shares->targets)
+		turns_add_targets (sum->on, shares);
 }
 
-/* The part of what a job wants that fits alongside those that go already; most: of its
- * fullest station. For a little of another, it is not slowed down. */
+/* Of a station, in the mean of its targets. */
+static double
+load_of (const struct turns *t, const struct sums *sum, uint32_t k)
+{
+	uint32_t lane = k / LANE_STATIONS, i = k % LANE_STATIONS;
+	int is_of_targets = k + 1 < t->station_count && i < TARGET_STATIONS;
+	return sum->on && is_of_targets ? sum->of[k] + sum->on->of_lane[lane][i]
+					: sum->of[k];
+}
+
+/* Of the fullest of a burst's targets. */
+static double
+load_of_targets (const struct sums *sum, const struct turns_shares *want, int i)
+{
+	double most = 0.0;
+	for
+		TURNS_EACH_TARGET (t, want)
+	most = larger (most, sum->on->of[want->first_target + t][i]);
+	return most + sum->of[LANE_STATIONS * want->lane + (uint32_t)i];
+}
+
+/* The part of a share that fits into a room; most: of the burst's fullest station. For a
+ * little of another, it is not slowed down. */
+static double
+part_of (double share, double room, double most)
+{
+	int is_minor = share < 0.5 * most && share <= room + max_overfill;
+	return share > 0.0 && !is_minor ? room / share : 1.0;
+}
+
+/* The part of what a job wants that fits alongside those that go already. */
 static double
 part_that_fits (const struct turns *t, const struct turns_shares *want, double most)
 {
 	double part = 1.0;
-	for (uint32_t k = 0; k < t->station_count; k++) {
-		double room = 1.0 - t->taken.of[k];
-		int is_minor
-		    = want->of[k] < 0.5 * most && want->of[k] <= room + max_overfill;
-		if (want->of[k] > 0.0 && !is_minor)
-			part = smaller (part, room / want->of[k]);
-	}
+	for (uint32_t k = 0; k < t->station_count; k++)
+		part = smaller (
+		    part, part_of (want->of[k], 1.0 - load_of (t, &t->taken, k), most));
+	for (int i = 0; want->targets && i < TARGET_STATIONS; i++)
+		part = smaller (part,
+				part_of (want->of_target[i],
+					 1.0 - load_of_targets (&t->taken, want, i), most));
 	return part;
 }
 
@@ -240,7 +278,10 @@ is_full (const struct turns *t, const struct turns_shares *want)
 {
 	int full = 0;
 	for (uint32_t k = 0; k < t->station_count; k++)
-		full |= want->of[k] > 0.0 && t->wanted.of[k] > 1.0 + rounding;
+		full |= want->of[k] > 0.0 && load_of (t, &t->wanted, k) > 1.0 + rounding;
+	for (int i = 0; want->targets && i < TARGET_STATIONS; i++)
+		full |= want->of_target[i] > 0.0
+			&& load_of_targets (&t->wanted, want, i) > 1.0 + rounding;
 	return full;
 }
 
@@ -284,12 +325,15 @@ slow_down (const struct turns *t, uint32_t i, double share)
 static int
 takes_room (struct turns *t, const struct turns_shares *want)
 {
-	struct turns_shares sum = t->brief;
-	add (t, &sum, want);
+	double most = t->settings->brief;
 	for (uint32_t k = 0; k < t->station_count; k++)
-		if (want->of[k] > 0.0 && sum.of[k] > t->settings->brief)
+		if (want->of[k] > 0.0 && load_of (t, &t->brief, k) + want->of[k] > most)
 			return 0;
-	t->brief = sum;
+	for (int i = 0; want->targets && i < TARGET_STATIONS; i++)
+		if (want->of_target[i] > 0.0
+		    && load_of_targets (&t->brief, want, i) + want->of_target[i] > most)
+			return 0;
+	add (t, &t->brief, want);
 	return 1;
 }
 
@@ -301,8 +345,13 @@ reserve (struct turns *t, uint32_t i, struct turns_shares *want)
 	const struct sluice_turns_job *job = &t->jobs[i];
 	const struct sluice_turn *turn = &t->out[i];
 	double level;
+	double part = smaller (1.0, turn->share / want->speed);
 	for (uint32_t k = 0; k < t->station_count; k++)
-		want->of[k] *= smaller (1.0, turn->share / want->speed);
+		want->of[k] *= part;
+	for (int i = 0; want->targets && i < TARGET_STATIONS; i++) {
+		want->of_lane[i] *= part;
+		want->of_target[i] *= part;
+	}
 	if (turn->reason != SLUICE_TURN_SHORT || takes_room (t, want))
 		add (t, &t->taken, want);
 	left_of (job, t->settings->quantum, &level);
@@ -384,37 +433,79 @@ takes_more (const struct turns *t, struct leader a, struct leader b)
 	return x > y || (!(x < y) && t->jobs[a.burst].key < t->jobs[b.burst].key);
 }
 
+struct leaders {
+	struct leader of_lane[SLUICE_MAX_LANES];
+	/* where targets are known: among those that write evenly, and of each target */
+	struct leader even[SLUICE_MAX_LANES], of_target[SLUICE_TURNS_TARGETS];
+};
+
+static const struct leader no_leader = { SLUICE_TURN_NO_BURST, 0.0 };
+
 static void
-find_leaders (const struct turns *t, struct leader leaders[SLUICE_MAX_LANES])
+lead (const struct turns *t, struct leader one, struct leader *leader)
 {
-	for (uint32_t lane = 0; lane < SLUICE_MAX_LANES; lane++)
-		leaders[lane] = (struct leader){ SLUICE_TURN_NO_BURST, 0.0 };
+	if (takes_more (t, one, *leader))
+		*leader = one;
+}
+
+static void
+lead_on_lanes (const struct turns *t, struct leader one,
+	       struct leader leaders[SLUICE_MAX_LANES])
+{
+	uint32_t mask = t->jobs[one.burst].lane_mask;
+	for (uint32_t rest = sluice_turns_lanes (t->storage, mask); rest; rest &= rest - 1U)
+		lead (t, one, &leaders[__builtin_ctz (rest)]);
+}
+
+static void
+find_leaders (const struct turns *t, struct leaders *leaders)
+{
+	struct turns_shares want;
+	for (uint32_t k = 0; k < SLUICE_MAX_LANES; k++)
+		leaders->of_lane[k] = leaders->even[k] = no_leader;
+	for (uint32_t k = 0; t->wanted.on && k < SLUICE_TURNS_TARGETS; k++)
+		leaders->of_target[k] = no_leader;
 	for (uint32_t i = 0; i < t->n; i++) {
 		struct leader one
 		    = { i, turns_taken (t->storage, &t->jobs[i], &t->out[i]) };
-		uint32_t lanes = one.taken > 0.0
-				     ? sluice_turns_lanes (t->storage, t->jobs[i].lane_mask)
-				     : 0;
-		for (uint32_t rest = lanes; rest; rest &= rest - 1U) {
-			struct leader *leader = &leaders[__builtin_ctz (rest)];
-			if (takes_more (t, one, *leader))
-				*leader = one;
-		}
+		if (!(one.taken > 0.0))
+			continue;
+		lead_on_lanes (t, one, leaders->of_lane);
+		if (!t->wanted.on)
+			continue;
+		turns_want (t->storage, &t->jobs[i], &want);
+		if (!want.targets)
+			lead_on_lanes (t, one, leaders->even);
+		else
+			for
+				TURNS_EACH_TARGET (k, &want)
+		lead (t, one, &leaders->of_target[want.first_target + k]);
 	}
 }
 
-static uint32_t
-leader_of (const struct turns *t, const struct leader leaders[SLUICE_MAX_LANES],
-	   uint32_t held)
+static void
+consider (const struct turns *t, struct leader here, uint32_t held, struct leader *most)
 {
-	struct leader most = { SLUICE_TURN_NO_BURST, 0.0 };
-	for (uint32_t rest = sluice_turns_lanes (t->storage, t->jobs[held].lane_mask); rest;
-	     rest &= rest - 1U) {
-		struct leader here = leaders[__builtin_ctz (rest)];
-		if (here.burst != SLUICE_TURN_NO_BURST && here.burst != held
-		    && takes_more (t, here, most))
-			most = here;
+	if (here.burst != SLUICE_TURN_NO_BURST && here.burst != held)
+		lead (t, here, most);
+}
+
+static uint32_t
+leader_of (const struct turns *t, const struct leaders *leaders, uint32_t held)
+{
+	struct leader most = no_leader;
+	struct turns_shares want;
+	turns_want (t->storage, &t->jobs[held], &want);
+	uint32_t lanes = sluice_turns_lanes (t->storage, t->jobs[held].lane_mask);
+	for (uint32_t rest = lanes; rest; rest &= rest - 1U) {
+		int lane = __builtin_ctz (rest);
+		consider (t, want.targets ? leaders->even[lane] : leaders->of_lane[lane],
+			  held, &most);
 	}
+	if (want.targets)
+		for
+			TURNS_EACH_TARGET (k, &want)
+	consider (t, leaders->of_target[want.first_target + k], held, &most);
 	return most.burst;
 }
 
@@ -435,12 +526,12 @@ saving_of (const struct turns *t, uint32_t held, uint32_t first)
 static void
 record_holds (struct turns *t)
 {
-	struct leader leaders[SLUICE_MAX_LANES];
-	find_leaders (t, leaders);
+	struct leaders leaders;
+	find_leaders (t, &leaders);
 	for (uint32_t i = 0; i < t->n; i++) {
 		struct sluice_turn *turn = &t->out[i];
 		if (turn->share < 1.0)
-			turn->first = leader_of (t, leaders, i);
+			turn->first = leader_of (t, &leaders, i);
 		if (turn->first != SLUICE_TURN_NO_BURST)
 			turn->saving = saving_of (t, i, turn->first);
 	}
@@ -462,7 +553,14 @@ sluice_turns_decide (const struct sluice_turns_settings *settings,
 		.clock = clock,
 		.station_count = turns_station_count (storage),
 	};
+	struct turns_target_sums on[3];
 	double again = INFINITY;
+	if (turns_know_targets (jobs, n)) {
+		memset (on, 0, sizeof on);
+		t.wanted.on = &on[0];
+		t.taken.on = &on[1];
+		t.brief.on = &on[2];
+	}
 	sort_by_index (&t);
 	for (uint32_t k = 0; k < n; k++)
 		again = smaller (again, decide_next (&t, t.order[k]));

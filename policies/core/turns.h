@@ -41,6 +41,10 @@
  * storage idle, one too low overfills it. sluice_turns_learn corrects what a station is
  * taken to do by the speed at which bursts go.
  *
+ * Of a burst whose targets are known, bandwidth and operations are those of its targets: a
+ * full one holds those bursts that write to it, and no others. A burst that writes evenly
+ * to a lane meets the mean of its targets.
+ *
  * State in, verdicts out: no clock, no memory of its own, O(n log n) in the bursts. Equal
  * jobs get equal verdicts in whatever order they are listed.
  */
@@ -60,6 +64,8 @@ enum sluice_station {
 };
 
 enum { SLUICE_TURNS_JOINED = 1 << 20 }; /* bytes that caches join to one operation */
+
+enum { SLUICE_TURNS_TARGETS = 512 };
 
 /* Predict what the bursts of a profile take of each station while no other burst slows
  * them; 0: unknown. Operations are what agents count: writes, flushes and closes, of which
@@ -159,6 +165,9 @@ struct sluice_turns_job {
 	 * same to storage. */
 	double moved;
 	uint64_t program;
+	/* Of its single lane, those that it writes to, as bits; NULL or none: evenly to
+	 * all. Lanes have one numbering together, of SLUICE_TURNS_TARGETS at most. */
+	const uint64_t *targets;
 	uint32_t lane_mask; /* bit i: lane i; 0: all */
 	uint32_t flags;	    /* enum sluice_turns_flags */
 };

@@ -213,7 +213,7 @@ moment_at (const struct bursts *b, uint32_t moment)
 static int
 is_other (const struct bursts *b, uint32_t i, uint32_t held)
 {
-	return i != held && (lanes_of (b, i) & lanes_of (b, held))
+	return i != held && turns_meet (b->storage, &b->jobs[i], &b->jobs[held])
 	       && turns_taken (b->storage, &b->jobs[i], &b->out[i]) > 0.0;
 }
 

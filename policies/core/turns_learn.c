@@ -3,6 +3,7 @@
  * station is taken to do at the moment; a station's scale moves by what is measured.
  */
 #include <math.h>
+#include <string.h>
 
 #include "turns_stations.h"
 
@@ -16,9 +17,10 @@ struct observed {
 	struct turns_shares wanted;  /* if no other burst slowed them */
 	struct turns_shares planned; /* by the last verdicts */
 	struct turns_shares done;
-	int waits[MOST_STATIONS]; /* whether a burst there is held, or slowed down */
-	int slows[MOST_STATIONS]; /* whether one goes slower than it was to */
-	int hides[MOST_STATIONS]; /* whether the speed of one there is not known */
+	int waits[MOST_STATIONS];      /* whether a burst there is held, or slowed down */
+	int slows[MOST_STATIONS];      /* whether one goes slower than it was to */
+	int hides[MOST_STATIONS];      /* whether the speed of one there is not known */
+	double fullest[MOST_STATIONS]; /* wanted of one target by those that name theirs */
 	uint32_t count;
 };
 
@@ -43,9 +45,25 @@ capacity_of (struct sluice_turns_storage *storage, uint32_t station)
 	return capacities[station % LANE_STATIONS];
 }
 
+/* Bursts on single targets do not show what all targets of the lane can do together. */
+static void
+observe_targets (const struct turns_shares *want, struct turns_target_sums *on,
+		 struct observed *out)
+{
+	turns_add_targets (on, want);
+	for (uint32_t i = 0; i < TARGET_STATIONS; i++) {
+		uint32_t k = LANE_STATIONS * want->lane + i;
+		out->hides[k] = 1;
+		for
+			TURNS_EACH_TARGET (t, want)
+		out->fullest[k]
+		    = larger (out->fullest[k], on->of[want->first_target + t][i]);
+	}
+}
+
 static void
 observe (const struct sluice_turns_storage *storage, const struct sluice_turns_job *jobs,
-	 uint32_t n, struct observed *out)
+	 uint32_t n, struct turns_target_sums *on, struct observed *out)
 {
 	struct turns_shares want;
 	*out = (struct observed){ .count = turns_station_count (storage) };
@@ -60,6 +78,8 @@ observe (const struct sluice_turns_storage *storage, const struct sluice_turns_j
 			out->waits[k] |= want.of[k] > 0.0 && allowed < 1.0;
 			out->hides[k] |= want.of[k] > 0.0 && !(jobs[i].speed >= 0.0);
 		}
+		if (want.targets)
+			observe_targets (&want, on, out);
 	}
 }
 
@@ -85,7 +105,8 @@ find_slowed (const struct sluice_turns_settings *settings,
 	for (uint32_t i = 0; i < n; i++) {
 		turns_want (storage, &jobs[i], &want);
 		double planned = smaller (want.speed, turns_sane (jobs[i].allowed));
-		if (jobs[i].speed >= 0.0
+		/* What slows one on single targets is one of these. */
+		if (!want.targets && jobs[i].speed >= 0.0
 		    && jobs[i].speed < planned * (1.0 - settings->tolerance))
 			attribute (&want, observed);
 	}
@@ -162,13 +183,17 @@ sluice_turns_learn (const struct sluice_turns_settings *settings,
 {
 	double again = INFINITY,
 	       settled = memory->learned + larger (settings->latency, turns_settling);
+	struct turns_target_sums on;
 	struct observed observed;
 
 	pass_time (memory, clock);
 	apply (storage, memory, 0.0, out);
-	observe (out, jobs, n, &observed);
+	if (turns_know_targets (jobs, n))
+		memset (&on, 0, sizeof on);
+	observe (out, jobs, n, &on, &observed);
 	for (uint32_t k = 0; k < observed.count; k++)
-		memory->stations[k].is_full = observed.wanted.of[k] > 1.0 + rounding;
+		memory->stations[k].is_full
+		    = observed.wanted.of[k] + observed.fullest[k] > 1.0 + rounding;
 	if (clock < settled) {
 		again = n ? settled : INFINITY;
 	} else if (can_judge (&observed)) {

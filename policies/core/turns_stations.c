@@ -59,6 +59,102 @@ sluice_turns_targets (const struct sluice_turns_storage *storage, uint32_t lanes
 	return targets;
 }
 
+/* -1: it writes evenly, or it is not said in a way that makes sense. */
+static int
+find_targets (const struct sluice_turns_storage *storage,
+	      const struct sluice_turns_job *job, struct turns_shares *out)
+{
+	uint32_t lanes = sluice_turns_lanes (storage, job->lane_mask), count = 0;
+	out->targets = NULL;
+	if (!job->targets || (lanes & (lanes - 1U)) != 0)
+		return -1;
+	out->lane = (uint32_t)__builtin_ctz (lanes);
+	double all = turns_sane (storage->lanes[out->lane].targets);
+	double first = sluice_turns_targets (storage, lanes - 1U);
+	if (first + all > SLUICE_TURNS_TARGETS)
+		return -1;
+	out->first_target = (uint32_t)first;
+	out->targets = job->targets;
+	for
+		TURNS_EACH_TARGET (t, out)
+		{
+			if (t >= all)
+				count = SLUICE_TURNS_TARGETS;
+			count++;
+		}
+	if (count > 0 && count < all)
+		return (int)count;
+	out->targets = NULL;
+	return -1;
+}
+
+int
+turns_know_targets (const struct sluice_turns_job *jobs, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (jobs[i].targets)
+			return 1;
+	return 0;
+}
+
+uint32_t
+turns_next_target (const struct turns_shares *want, uint32_t from)
+{
+	for (uint32_t i = from / 64; i < SLUICE_TURNS_TARGETS / 64; i++) {
+		uint64_t rest = want->targets[i];
+		if (i == from / 64)
+			rest &= ~0ull << from % 64;
+		if (rest)
+			return 64 * i + (uint32_t)__builtin_ctzll (rest);
+	}
+	return SLUICE_TURNS_TARGETS;
+}
+
+/* What it takes of its lane is what its targets have of it. Returns its fullest. */
+static double
+want_of_targets (const struct sluice_turns_storage *storage,
+		 const struct sluice_turns_job *job, struct turns_shares *out)
+{
+	int count = find_targets (storage, job, out);
+	double most = 0.0;
+	for (int i = 0; i < TARGET_STATIONS && count > 0; i++) {
+		double *of = &out->of[LANE_STATIONS * out->lane + (uint32_t)i];
+		double all = turns_sane (storage->lanes[out->lane].targets);
+		out->of_lane[i] = *of;
+		out->of_target[i] = *of * all / count;
+		*of = 0.0;
+		most = larger (most, out->of_target[i]);
+	}
+	return most;
+}
+
+void
+turns_add_targets (struct turns_target_sums *sums, const struct turns_shares *want)
+{
+	for (int i = 0; i < TARGET_STATIONS; i++)
+		sums->of_lane[want->lane][i] += want->of_lane[i];
+	for
+		TURNS_EACH_TARGET (t, want)
+	for (int i = 0; i < TARGET_STATIONS; i++)
+		sums->of[want->first_target + t][i] += want->of_target[i];
+}
+
+int
+turns_meet (const struct sluice_turns_storage *storage, const struct sluice_turns_job *a,
+	    const struct sluice_turns_job *b)
+{
+	struct turns_shares x, y;
+	if (!(sluice_turns_lanes (storage, a->lane_mask)
+	      & sluice_turns_lanes (storage, b->lane_mask)))
+		return 0;
+	if (find_targets (storage, a, &x) < 0 || find_targets (storage, b, &y) < 0)
+		return 1;
+	for (int i = 0; i < SLUICE_TURNS_TARGETS / 64; i++)
+		if (x.targets[i] & y.targets[i])
+			return 1;
+	return 0;
+}
+
 /* The same, but for what exceeds all of a station. */
 static double
 want_freely (const struct sluice_turns_storage *storage, const struct sluice_turns_job *job,
@@ -79,7 +175,8 @@ want_freely (const struct sluice_turns_storage *storage, const struct sluice_tur
 	}
 	double share = share_of (job->demand[SLUICE_STATION_METADATA], storage->metadata);
 	out->of[turns_station_count (storage) - 1] = share;
-	return larger (most, share);
+	most = larger (most, share);
+	return larger (most, want_of_targets (storage, job, out));
 }
 
 double
@@ -94,6 +191,10 @@ turns_want (const struct sluice_turns_storage *storage, const struct sluice_turn
 		return most;
 	for (uint32_t k = 0; k < count; k++)
 		out->of[k] /= most;
+	for (int i = 0; i < TARGET_STATIONS && out->targets; i++) {
+		out->of_lane[i] /= most;
+		out->of_target[i] /= most;
+	}
 	return 1.0;
 }
 

@@ -123,3 +123,22 @@ def test_where_sluice_only_observes_nothing_is_said(cluster):
     cluster.wait_for_status(lambda found: found["facts"]["jobs"] == 1)
     time.sleep(0.5)
     assert targets_of(placed) == set()
+
+
+@pytest.mark.parametrize(("other", "is_held"), [((0, 2), True), ((1, 1), True), ((2, 2), False)])
+def test_a_burst_is_held_for_one_that_fills_a_target_of_its(cluster, other, is_held):
+    """The lane as a whole has room for many of them."""
+    jobs = [job(1), job(2), job(3)]
+    for one in jobs:
+        one["profile"]["rate"] = 2.0 * RATE
+    agent = start(cluster, *jobs)
+    wide = cluster.page(agent, 1, nodes=64, block=other)
+    narrow = cluster.page(agent, 2, block=(0, 2))
+    cluster.rank(wide, rate=2 * RATE)
+    begin(cluster, narrow, 2)
+    if is_held:
+        wait_for(lambda: narrow.is_held, "for the narrow job to be held")
+        assert not wide.is_held
+    else:
+        time.sleep(2.0)
+        assert not narrow.is_held

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from sluice.policies._core import ffi, lib
 from sluice.policies.structs import checked, new
@@ -19,6 +20,8 @@ REASONS = tuple(
     ffi.string(lib.sluice_turn_reason_name(i)).decode() for i in range(lib.SLUICE_TURN_REASON_COUNT)
 )
 FOREVER = float("inf")
+_targets: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
+"""Of an array of jobs, what its members point to."""
 
 
 def settings(**values: float) -> Any:
@@ -56,11 +59,20 @@ def storage(lanes: Sequence[Mapping[str, float]], *, metadata: float = 0.0) -> A
 
 
 def jobs_of(values: Sequence[Mapping[str, Any]]) -> Any:
-    """Make an array of struct sluice_turns_job by its members; demand by the names of STATIONS."""
+    """Make an array of struct sluice_turns_job by its members.
+
+    demand by the names of STATIONS; targets as numbers of its lane's, none: evenly on all.
+    """
     array = ffi.new("struct sluice_turns_job[]", len(values))
+    _targets[array] = kept = []
     for i, value in enumerate(values):
         demand = [value["demand"].get(station, 0.0) for station in STATIONS]
         members = {"most_held": FOREVER, "nodes": 1.0, **value, "demand": demand}
+        if "targets" in members:
+            bits = sum(1 << target for target in members["targets"])
+            words = [bits >> 64 * word & (1 << 64) - 1 for word in range(8)]
+            kept.append(ffi.new("uint64_t[8]", words))
+            members["targets"] = kept[-1]
         array[i] = new("struct sluice_turns_job", members)[0]
     return array
 

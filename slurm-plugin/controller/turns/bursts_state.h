@@ -86,7 +86,7 @@ struct burst_job {
 	/* placing.c */
 	uint32_t
 	    placed_slot; /* among those that follow `targets`, from 1; 0: it does not */
-	struct sluice_block block;	      /* count 0: unknown */
+	struct sluice_turns_targets block;    /* of its admin comment; none: unknown */
 	struct sluice_turns_targets targets;  /* of its new files; none: anywhere */
 	double targets_said, targets_changed; /* clocks */
 	/* for the status */
@@ -154,7 +154,10 @@ double bursts_progress (struct burst_job *job, struct volume rate, double clock)
 double bursts_speed (const struct bursts *bursts, const struct burst_job *job,
 		     double clock);
 
-/* placing.c: say where new files go. Returns the clock at which to call again if no burst
+/* placing.c */
+/* Targets of its lane to which its files go, as far as is known; NULL: anywhere. */
+const struct sluice_turns_targets *bursts_targets_of (const struct burst_job *job);
+/* Say where new files go. Returns the clock at which to call again if no burst
  * begins or ends before. */
 double bursts_place (struct bursts *bursts, const struct bursts_rules *rules, double clock);
 

@@ -15,6 +15,10 @@ static const double renewal
 /* Of a burst on a target, over a job that may begin one there. */
 enum { BURST_WEIGHT = 64 };
 
+_Static_assert(sizeof (struct sluice_turns_targets) * 8 == SLUICE_MAX_TARGETS
+		   && (int)SLUICE_MAX_TARGETS == (int)SLUICE_TURNS_TARGETS,
+	       "one numbering of targets");
+
 struct placing {
 	struct bursts *bursts;
 	uint32_t lane, targets;
@@ -38,20 +42,21 @@ count_targets (const struct sluice_turns_targets *targets)
 	return count;
 }
 
-/* Its files go where was said last, else to its block; else anywhere. */
-static int
-writes_to (const struct burst_job *job, uint32_t target)
+/* As was said last, else by its block. */
+const struct sluice_turns_targets *
+bursts_targets_of (const struct burst_job *job)
 {
 	if (count_targets (&job->targets) > 0)
-		return has_target (&job->targets, target);
-	return target >= job->block.first && target - job->block.first < job->block.count;
+		return &job->targets;
+	return count_targets (&job->block) > 0 ? &job->block : NULL;
 }
 
 static void
 weigh (struct placing *p, const struct burst_job *job, int weight)
 {
-	for (uint32_t t = 0; t < p->targets; t++)
-		if (writes_to (job, t))
+	const struct sluice_turns_targets *targets = bursts_targets_of (job);
+	for (uint32_t t = 0; targets && t < p->targets; t++)
+		if (has_target (targets, t))
 			p->weights[t] += (uint32_t)weight;
 }
 
@@ -124,7 +129,8 @@ static double
 place_job (struct placing *p, struct burst_job *job)
 {
 	static const struct sluice_turns_targets anywhere;
-	uint32_t width = job->block.count ? job->block.count : job->width;
+	uint32_t block = count_targets (&job->block);
+	uint32_t width = block ? block : job->width;
 	double again = INFINITY;
 	if (width == 0 || width >= p->targets)
 		set_place (p->bursts, job, &anywhere, p->clock);

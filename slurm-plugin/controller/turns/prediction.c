@@ -108,6 +108,7 @@ bursts_describe (const struct bursts *bursts, struct burst_job *job, double cloc
 {
 	struct volume rate = bursts_full_rate (job);
 	double last = bursts_seconds (job->last, rate);
+	const struct sluice_turns_targets *targets = bursts_targets_of (job);
 	*out = (struct sluice_turns_job){
 		.key = job->id,
 		.nodes = job->nodes,
@@ -120,6 +121,7 @@ bursts_describe (const struct bursts *bursts, struct burst_job *job, double cloc
 		.allowed = bursts->holds ? job->share : 1.0,
 		.moved = bursts_progress (job, rate, clock),
 		.program = program_of (job),
+		.targets = targets ? targets->bits : NULL,
 		.lane_mask = job->lane_mask,
 	};
 	if (is_quiet (job))

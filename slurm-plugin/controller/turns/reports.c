@@ -160,6 +160,14 @@ age_of (const struct wire_report *report, const struct wire_burst *burst)
 }
 
 static void
+set_block (struct burst_job *job, uint32_t first, uint32_t count)
+{
+	job->block = (struct sluice_turns_targets){ { 0 } };
+	for (uint32_t t = first; t < first + count && t < SLUICE_MAX_TARGETS; t++)
+		job->block.bits[t / 64] |= 1ull << t % 64;
+}
+
+static void
 apply_report (struct bursts *bursts, struct bursts_agent *agent,
 	      const struct wire_report *report, const struct wire_burst *burst,
 	      double clock)
@@ -183,8 +191,7 @@ apply_report (struct bursts *bursts, struct bursts_agent *agent,
 	bursts->have_changed |= (part->flags ^ burst->flags) & (WIRE_LOCKED | WIRE_QUIET);
 	part->sent = report->sent;
 	part->flags = burst->flags;
-	part->job->block
-	    = (struct sluice_block){ burst->first_target, burst->target_count };
+	set_block (part->job, burst->first_target, burst->target_count);
 	if (part->flags & WIRE_PLACED)
 		bursts_add_placed (bursts, part->job);
 	part->writers = burst->writers;
