@@ -65,9 +65,17 @@ class MeanField:
         lib.sluice_mean_field_load_of(struct, nodes, runtime, max_bursts, self.config, load)
         return load
 
-    def start(self, now: float, load: Any, *, lanes: int = 0, tag: int = 0) -> int:
-        """Start a job on the lanes of a bit mask (0: all). Returns its slot."""
-        slot: int = lib.sluice_mean_field_start(self._mean_field, now, load, lanes, tag)
+    def start(
+        self,
+        now: float,
+        load: Any,
+        *,
+        lanes: int = 0,
+        tag: int = 0,
+        block: tuple[int, int] = (0, 0),
+    ) -> int:
+        """Start a job on the lanes of a bit mask (0: all) or a block. Returns its slot."""
+        slot: int = lib.sluice_mean_field_start(self._mean_field, now, load, lanes, block, tag)
         if slot < 0:
             raise MemoryError
         return slot
@@ -86,6 +94,14 @@ class MeanField:
         """Rate of a job's burst as a share of its rate alone; 1 while it computes."""
         rate: float = lib.sluice_mean_field_rate(self._mean_field, slot)
         return rate
+
+    @property
+    def written(self) -> list[float]:
+        """Bytes on each target, where they are told apart."""
+        found = []
+        while (one := lib.sluice_mean_field_written(self._mean_field, len(found))) != ffi.NULL:
+            found.append(one[0])
+        return found
 
     def _ended(self) -> End:
         return End(*(getattr(self._end, name) for name in End.__slots__))

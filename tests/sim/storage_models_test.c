@@ -29,17 +29,20 @@ fill (struct sluice_profile *profile, uint32_t i)
 	profile->io_share = 0.1 * (i % 8);
 	profile->period_seconds = 100.0;
 	profile->async_io = i % 5 ? 0.0 : 1.0;
+	profile->shared_share = i % 3 ? 1.0 : 0.0;
 }
 
 /* Hundreds of jobs at once, on every mix of lanes; some are stopped. */
 static void
-test_mean_field (uint32_t sharing)
+test_mean_field (uint32_t sharing, uint32_t allocator)
 {
 	struct sluice_mean_field_config config;
 	sluice_mean_field_config_init (&config);
 	config.sharing = sharing;
 	config.turns.is_on = sharing != SLUICE_SHARING_JOBS;
 	config.burst_spread = 0.3;
+	config.allocator = allocator;
+	config.foreign_creates = 1.0;
 	config.lane_count = 3;
 	config.lanes[1] = config.lanes[2] = config.lanes[0];
 	sluice_mean_field_config_perturb (&config, 1, 0.2);
@@ -56,8 +59,10 @@ test_mean_field (uint32_t sharing)
 		while (sluice_mean_field_run (mean_field, 20.0 * i, &end))
 			ended++;
 		sluice_mean_field_load_of (&profile, 4.0, 3000.0, 3, &config, &load);
-		int64_t slot
-		    = sluice_mean_field_start (mean_field, 20.0 * i, &load, i % 8, i);
+		load.placed = i % 7 == 0;
+		int64_t slot = sluice_mean_field_start (
+		    mean_field, 20.0 * i, &load, i % 8,
+		    (struct sluice_block){ 0, i % 5 ? 0 : 8 }, i);
 		require (slot >= 0, "no memory for a job");
 		require (sluice_mean_field_rate (mean_field, (uint32_t)slot) >= 0.0,
 			 "no rate");
@@ -180,7 +185,8 @@ main (void)
 	for (uint32_t sync = SLUICE_SYNC_BEHIND; sync <= SLUICE_SYNC_FLUSH; sync++)
 		test_told_when_to_begin (sync);
 	for (uint32_t sharing = 0; sharing <= SLUICE_SHARING_NODES; sharing++)
-		test_mean_field (sharing);
+		for (uint32_t i = 0; i <= SLUICE_ALLOCATOR_ROUND_ROBIN; i++)
+			test_mean_field (sharing, i);
 	for (uint32_t dispatch = 0; dispatch <= SLUICE_DISPATCH_REROUTE; dispatch++) {
 		test_requests (0.0, dispatch);
 		test_requests (0.004, dispatch);

@@ -16,7 +16,10 @@ SANITIZERS = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"
 
 def built(folder: Path, flags: list[str]) -> Path:
     program = folder / "storage_models_test"
-    core = [*CORE.glob("turns*.c"), *(CORE / name for name in ("base.c", "profile.c"))]
+    core = [
+        *CORE.glob("turns*.c"),
+        *(CORE / name for name in ("base.c", "placement.c", "profile.c")),
+    ]
     storage_models = [path for path in STORAGE.glob("*.c") if path.name != "contended.c"]
     sources = [Path(__file__).with_name("storage_models_test.c"), *storage_models, *core]
     includes = [f"-I{STORAGE}", f"-I{CORE}"]

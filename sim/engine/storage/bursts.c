@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BURST_LENGTH = 1, BURST_NOISE = 2 }; /* streams of random numbers */
+enum { BURST_LENGTH = 1, BURST_NOISE = 2, BURST_PLACE = 3 }; /* streams of random numbers */
 
 void
 sluice_turns_config_init (struct sluice_turns_config *config)
@@ -35,12 +35,23 @@ sluice_normal (uint64_t seed, uint64_t number)
 	return radius * cos (6.283185307179586 * uniform (seed, 2 * number + 1));
 }
 
+static uint64_t
+stream_of (uint64_t seed, uint64_t key, int stream)
+{
+	uint64_t bytes[3] = { seed, key, (uint64_t)stream };
+	return sluice_hash_bytes (bytes, sizeof bytes, 0);
+}
+
 static double
 factor_of (uint64_t seed, uint64_t key, uint32_t number, int stream, double sd)
 {
-	uint64_t bytes[3] = { seed, key, (uint64_t)stream };
-	return exp (sd
-		    * sluice_normal (sluice_hash_bytes (bytes, sizeof bytes, 0), number));
+	return exp (sd * sluice_normal (stream_of (seed, key, stream), number));
+}
+
+double
+burst_uniform (uint64_t seed, uint64_t key, uint32_t number)
+{
+	return uniform (stream_of (seed, key, BURST_PLACE), number);
 }
 
 double

@@ -82,6 +82,9 @@ struct burst_control {
 /* Normally distributed, by a seed and a number. */
 double sluice_normal (uint64_t seed, uint64_t number);
 
+/* Uniform in (0, 1), by a seed, a job, and how many were drawn for it. */
+double burst_uniform (uint64_t seed, uint64_t key, uint32_t number);
+
 /* By how much the length of a job's burst differs from its usual one (a factor), where
  * that varies by sd; number: of the burst. */
 double burst_factor (uint64_t seed, uint64_t key, uint32_t number, double sd);

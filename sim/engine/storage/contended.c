@@ -14,6 +14,10 @@ struct sluice_contended {
 	struct sluice_mean_field *mean_field;
 	const struct sluice_mean_field_load *loads;
 	const uint32_t *lanes;
+	const struct sluice_placed *predicted;
+	struct sluice_placed *placed; /* of the running jobs, by job */
+	uint32_t turn;		      /* of blocks that cost the same */
+	uint32_t reserved;
 	uint32_t *slots; /* of the running jobs, by job */
 	struct sluice_contention *results;
 	struct sluice_discrete_event *by_request; /* NULL: mean_field answers */
@@ -21,13 +25,43 @@ struct sluice_contended {
 	struct sluice_program_outcome *outcomes;
 };
 
+/* A job starts: the block on which it costs least, or none. */
+static struct sluice_block
+block_for (struct sluice_contended *c, uint32_t job)
+{
+	struct sluice_placement *placement = sluice_mean_field_placement (c->mean_field);
+	struct sluice_placement_choice choice = { .block = { 0, 0 } };
+	if (!c->predicted || !placement || !c->predicted[job].block.count)
+		return choice.block;
+	struct sluice_placed placed = c->predicted[job];
+	if (sluice_placement_choose (placement, placed.block.count, placed.duty,
+				     placed.nodes, c->turn++, &choice)
+	    == 0) {
+		placed.block = choice.block;
+		c->placed[job] = placed;
+		sluice_placement_add (placement, &placed);
+	}
+	return c->placed[job].block;
+}
+
+/* It ends. */
+static void
+leave_block (struct sluice_contended *c, uint32_t job)
+{
+	if (!c->placed[job].block.count)
+		return;
+	sluice_placement_remove (sluice_mean_field_placement (c->mean_field),
+				 &c->placed[job]);
+	c->placed[job].block.count = 0;
+}
+
 static int
 start (void *self, double now, uint32_t job, uint32_t lane_mask)
 {
 	struct sluice_contended *c = self;
 	uint32_t lanes = lane_mask ? lane_mask : c->lanes ? c->lanes[job] : 0;
-	int64_t slot
-	    = sluice_mean_field_start (c->mean_field, now, &c->loads[job], lanes, job);
+	int64_t slot = sluice_mean_field_start (c->mean_field, now, &c->loads[job], lanes,
+						block_for (c, job), job);
 	if (slot < 0)
 		return -1;
 	c->slots[job] = (uint32_t)slot;
@@ -44,6 +78,7 @@ note (struct sluice_contended *c, const struct sluice_mean_field_end *end)
 		.held = end->held,
 		.saving = end->saving,
 	};
+	leave_block (c, (uint32_t)end->tag);
 }
 
 static void
@@ -78,8 +113,9 @@ new_contended (const uint32_t *lanes, uint32_t job_count, struct sluice_error *e
 		c->slots = calloc ((size_t)job_count + 1, sizeof *c->slots);
 		c->results = calloc ((size_t)job_count + 1, sizeof *c->results);
 		c->outcomes = calloc ((size_t)job_count + 1, sizeof *c->outcomes);
+		c->placed = calloc ((size_t)job_count + 1, sizeof *c->placed);
 	}
-	if (c && c->slots && c->results && c->outcomes)
+	if (c && c->placed && c->slots && c->results && c->outcomes)
 		return c;
 	sluice_fail (err, "no memory for the storage of %u jobs", job_count);
 	sluice_contended_destroy (c);
@@ -89,12 +125,14 @@ new_contended (const uint32_t *lanes, uint32_t job_count, struct sluice_error *e
 struct sluice_contended *
 sluice_contended_new (const struct sluice_mean_field_config *config,
 		      const struct sluice_mean_field_load *loads, const uint32_t *lanes,
-		      uint32_t job_count, struct sluice_error *err)
+		      const struct sluice_placed *predicted, uint32_t job_count,
+		      struct sluice_error *err)
 {
 	struct sluice_contended *c = new_contended (lanes, job_count, err);
 	if (!c)
 		return NULL;
 	c->table = (struct sluice_replay_storage){ c, start, stop, run };
+	c->predicted = predicted;
 	c->loads = loads;
 	c->mean_field = sluice_mean_field_new (config, err);
 	if (c->mean_field)
@@ -184,6 +222,7 @@ sluice_contended_destroy (struct sluice_contended *c)
 	sluice_mean_field_destroy (c->mean_field);
 	sluice_discrete_event_destroy (c->by_request);
 	free (c->outcomes);
+	free (c->placed);
 	free (c->slots);
 	free (c->results);
 	free (c);
@@ -203,6 +242,12 @@ sluice_contended_watch (struct sluice_contended *c, sluice_turns_watch *watch,
 		sluice_discrete_event_watch_turns (c->by_request, watch, watcher);
 	else
 		sluice_mean_field_watch_turns (c->mean_field, watch, watcher);
+}
+
+const double *
+sluice_contended_written (const struct sluice_contended *c, uint32_t target)
+{
+	return c->mean_field ? sluice_mean_field_written (c->mean_field, target) : NULL;
 }
 
 const struct sluice_contention *
@@ -262,6 +307,32 @@ sluice_contended_loads (const struct sluice_profile *kinds, const uint32_t *kind
 	}
 }
 
+void
+sluice_contended_predicted (const struct sluice_profile *kinds, const uint32_t *kind,
+			    const double *io_share, const double *times,
+			    const double *nodes, uint32_t count,
+			    const struct sluice_mean_field_config *config,
+			    struct sluice_placed *out)
+{
+	uint32_t targets = (uint32_t)sluice_mean_field_total (config).targets;
+	for (uint32_t i = 0; i < count; i++) {
+		struct sluice_profile profile = kinds[kind[i]];
+		multiply (&profile, times[i]);
+		/* Earlier runs would have told their targets and rate; a trace has neither.
+		 */
+		struct sluice_mean_field_load run;
+		sluice_mean_field_load_of (&profile, nodes[i], 1.0, 1, config, &run);
+		profile.targets = run.width ? run.width : targets;
+		if (!(profile.rate > 0.0))
+			profile.rate = nodes[i] * config->node_rate;
+		out[i] = (struct sluice_placed){ .duty = fmax (io_share[i], 0.0),
+						 .nodes = nodes[i] };
+		if (io_share[i] > 0.0)
+			out[i].block.count = (uint16_t)sluice_placement_need (
+			    &profile, config->target_bandwidth, targets);
+	}
+}
+
 static void
 limit (const struct sluice_mean_field_config *config, double node_rate,
        struct sluice_mean_field_load *load)
@@ -300,6 +371,9 @@ sluice_contended_storage_of (const struct sluice_mean_field_config *config, doub
 			     struct sluice_storage *out, struct sluice_error *err)
 {
 	struct sluice_mean_field_lane all = sluice_mean_field_total (config);
+	if (config->allocator)
+		return sluice_fail (err, "the discrete-event model has no placement; use "
+					 "the mean-field model");
 	if (config->sharing == SLUICE_SHARING_NODES)
 		return sluice_fail (err,
 				    "targets of the discrete-event model do not share by "

@@ -61,7 +61,7 @@ schedule (struct sluice_mean_field *w, struct mean_field_job *job, double next)
 	settle_in_heap (w, (uint32_t)(job - w->jobs));
 }
 
-/* Room for one more job, and for its burst on every lane. */
+/* Room for one more job, and for its burst on every group. */
 static int
 grow (struct sluice_mean_field *w)
 {
@@ -80,11 +80,20 @@ grow (struct sluice_mean_field *w)
 		w->terms = terms;
 	int failed = !jobs || !heap || !unused || !terms
 		     || burst_control_grow (&w->control, room) < 0;
-	for (uint32_t i = 0; i < w->config.lane_count; i++) {
-		struct mean_field_lane *lane = &w->lanes[i];
-		uint32_t *active = realloc (lane->active, room * sizeof *active);
+	uint32_t *slots = realloc (w->slots, room * sizeof *slots);
+	if (slots)
+		w->slots = slots;
+	uint16_t *places
+	    = realloc (w->places, (size_t)room * w->group_count * sizeof *places);
+	if (places)
+		w->places = places;
+	failed |= !slots || !places;
+	for (uint32_t i = 0; i < w->group_count; i++) {
+		struct mean_field_group *group = &w->groups[i];
+		struct mean_field_visit *active
+		    = realloc (group->active, room * sizeof *active);
 		if (active)
-			lane->active = active;
+			group->active = active;
 		failed |= !active;
 	}
 	if (failed)
@@ -110,7 +119,11 @@ sluice_mean_field_new (const struct sluice_mean_field_config *config,
 	w->config = *config;
 	w->now = -INFINITY;
 	mean_field_init_turns (w);
-	return w;
+	if (mean_field_init_groups (w) == 0)
+		return w;
+	sluice_fail (err, "no memory for a storage model");
+	sluice_mean_field_destroy (w);
+	return NULL;
 }
 
 void
@@ -118,8 +131,11 @@ sluice_mean_field_destroy (struct sluice_mean_field *w)
 {
 	if (!w)
 		return;
-	for (uint32_t i = 0; i < SLUICE_MAX_LANES; i++)
-		free (w->lanes[i].active);
+	for (uint32_t i = 0; i < w->group_count; i++)
+		free (w->groups[i].active);
+	free (w->placement);
+	free (w->places);
+	free (w->slots);
 	free (w->jobs);
 	free (w->heap);
 	free (w->free);
@@ -128,55 +144,159 @@ sluice_mean_field_destroy (struct sluice_mean_field *w)
 	free (w);
 }
 
-/* Add the burst of a job to its stations (sign 1), or take it away (-1): what they
+void
+mean_field_mark_dirty (struct sluice_mean_field *w, const struct mean_field_job *job)
+{
+	const uint16_t *groups = mean_field_groups_of (w, job);
+	for (uint32_t i = 0; i < job->group_count; i++)
+		w->groups[groups[i]].is_dirty = 1;
+	w->dirty |= job->group_count > 0;
+}
+
+/* Add the burst of a job to a group (sign 1), or take it away (-1): what its stations
  * would have to do if no job waited, by which most are seen to be far from full. */
 static void
-add_peaks (struct sluice_mean_field *w, const struct mean_field_job *job, double sign)
+add_peak (struct sluice_mean_field *w, const struct mean_field_job *job, uint32_t i,
+	  double load, double sign)
 {
-	for (uint32_t rest = job->mask; rest; rest &= rest - 1U) {
-		uint32_t i = mean_field_home (rest);
-		struct mean_field_lane *lane = &w->lanes[i];
-		double target = mean_field_load_at (w, MEAN_FIELD_TARGET, i, job);
-		double server = mean_field_load_at (w, MEAN_FIELD_SERVER, i, job);
-		/* An empty lane starts anew: no rounding is carried on for years. */
-		lane->target_peak = lane->count ? lane->target_peak : 0.0;
-		lane->server_peak = lane->count ? lane->server_peak : 0.0;
-		lane->target_peak += sign * target * job->peak;
-		lane->server_peak += sign * server * job->peak;
-	}
+	struct mean_field_group *group = &w->groups[i];
+	double server
+	    = w->placement ? 0.0 : mean_field_load_at (w, MEAN_FIELD_SERVER, i, job);
+	/* An empty group starts anew: no rounding is carried on for years. */
+	group->target_peak = group->count ? group->target_peak : 0.0;
+	group->server_peak = group->count ? group->server_peak : 0.0;
+	group->target_peak += sign * load * job->peak;
+	group->server_peak += sign * server * job->peak;
+}
+
+static void
+add_to_metadata (struct sluice_mean_field *w, const struct mean_field_job *job, double sign)
+{
 	w->metadata_peak = w->burst_count ? w->metadata_peak : 0.0;
 	w->metadata_peak += sign * job->load.metadata_seconds * job->peak;
 	w->wide_count += sign > 0.0 ? mean_field_is_wide (job->mask) : 0;
 	w->wide_count -= sign < 0.0 ? mean_field_is_wide (job->mask) : 0;
-	w->dirty |= job->mask;
+	mean_field_mark_dirty (w, job);
 }
 
 static void
-enter_lanes (struct sluice_mean_field *w, struct mean_field_job *job)
+enter_groups (struct sluice_mean_field *w, struct mean_field_job *job)
 {
-	add_peaks (w, job, 1.0);
-	w->burst_count++;
-	for (uint32_t rest = job->mask; rest; rest &= rest - 1U) {
-		struct mean_field_lane *lane = &w->lanes[mean_field_home (rest)];
-		lane->active[lane->count++] = (uint32_t)(job - w->jobs);
+	const uint16_t *groups = mean_field_groups_of (w, job);
+	for (uint32_t i = 0; i < job->group_count; i++) {
+		struct mean_field_group *group = &w->groups[groups[i]];
+		double load = mean_field_load_at (w, MEAN_FIELD_TARGET, groups[i], job);
+		if (i >= job->target_count)
+			load = job->load.server_seconds * w->link_seconds
+			       * w->files[groups[i]] / job->target_count;
+		add_peak (w, job, groups[i], load, 1.0);
+		group->active[group->count++]
+		    = (struct mean_field_visit){ load, (uint32_t)(job - w->jobs), 0 };
 	}
+	add_to_metadata (w, job, 1.0);
+	w->burst_count++;
 }
 
 static void
-leave_lanes (struct sluice_mean_field *w, struct mean_field_job *job)
+leave_groups (struct sluice_mean_field *w, struct mean_field_job *job)
 {
 	uint32_t slot = (uint32_t)(job - w->jobs);
-	for (uint32_t rest = job->mask; rest; rest &= rest - 1U) {
-		struct mean_field_lane *lane = &w->lanes[mean_field_home (rest)];
-		uint32_t i = 0;
-		while (lane->active[i] != slot)
-			i++;
-		lane->count--;
-		memmove (lane->active + i, lane->active + i + 1,
-			 (lane->count - i) * sizeof *lane->active);
+	const uint16_t *groups = mean_field_groups_of (w, job);
+	for (uint32_t i = 0; i < job->group_count; i++) {
+		struct mean_field_group *group = &w->groups[groups[i]];
+		uint32_t k = 0;
+		while (group->active[k].slot != slot)
+			k++;
+		double load = group->active[k].load;
+		group->count--;
+		memmove (group->active + k, group->active + k + 1,
+			 (group->count - k) * sizeof *group->active);
+		add_peak (w, job, groups[i], load, -1.0);
 	}
 	w->burst_count--;
-	add_peaks (w, job, -1.0);
+	add_to_metadata (w, job, -1.0);
+}
+
+/* So many seconds alone of a burst on single targets have passed. */
+static void
+add_written (struct sluice_mean_field *w, const struct mean_field_job *job, double done)
+{
+	const uint16_t *groups = mean_field_groups_of (w, job);
+	double bytes = done * job->alone * job->load.server_seconds
+		       * w->config.server_bandwidth / fmax (job->target_count, 1.0);
+	for (uint32_t i = 0; i < job->target_count && w->placement; i++) {
+		struct mean_field_group *group = &w->groups[groups[i]];
+		group->written += bytes;
+		sluice_placement_fill (w->placement, groups[i], group->written, 0.0);
+	}
+}
+
+/* A burst writes files on this group; it is one of several streams, by itself a job whose
+ * only burst takes so many seconds alone. */
+static void
+begin_stream (struct sluice_mean_field *w, struct mean_field_job *owner, uint32_t target,
+	      double share, double alone, double seconds)
+{
+	uint32_t slot = w->free[--w->free_count];
+	struct mean_field_job *job = &w->jobs[slot];
+	*job = (struct mean_field_job){
+		.load = owner->load,
+		.tag = owner->tag,
+		.order = w->orders++,
+		.started = w->now,
+		.since = w->now,
+		.burst_began = w->now,
+		.remaining = seconds,
+		.burst = seconds,
+		.alone = alone,
+		.speed = 1.0,
+		.targets = 1.0,
+		.turn.allowed = 1.0,
+		.mask = owner->mask,
+		.phase = MEAN_FIELD_WRITING,
+		.owner = (uint32_t)(owner - w->jobs),
+		.first_stream = MEAN_FIELD_NO_SLOT,
+		.next_stream = owner->first_stream,
+		.heap_at = w->heap_count,
+	};
+	job->load.outstanding *= share;
+	job->load.cap *= share;
+	job->load.weight *= share;
+	job->peak = fmin (job->load.cap, job->load.outstanding / job->load.cycle);
+	w->promised--;
+	owner->first_stream = slot;
+	uint16_t *groups = mean_field_groups_of (w, job);
+	groups[job->group_count++] = (uint16_t)target;
+	job->target_count = 1;
+	if (w->link_base < w->group_count)
+		groups[job->group_count++]
+		    = (uint16_t)(w->link_base + target % w->link_count);
+	enter_groups (w, job);
+	w->heap[w->heap_count++] = slot;
+	schedule (w, job, w->now + seconds);
+}
+
+/* One stream for each of its targets, which has a part of its files: the one that takes
+ * longest alone takes the burst's time. */
+static void
+begin_streams (struct sluice_mean_field *w, struct mean_field_job *job)
+{
+	const uint16_t *groups = mean_field_groups_of (w, job);
+	double longest = 0.0, alone[SLUICE_MAX_TARGETS];
+	double slower = mean_field_streams_alone (w, job, alone);
+	for (uint32_t i = 0; i < job->target_count; i++)
+		longest = fmax (longest, w->files[groups[i]] / alone[i]);
+	for (uint32_t i = 0; i < job->target_count; i++) {
+		double files = w->files[groups[i]];
+		/* Its link is loaded by this stream only. */
+		uint32_t link = w->link_base + groups[i] % w->link_count;
+		uint16_t behind = w->files[link];
+		w->files[link] = 1;
+		begin_stream (w, job, groups[i], files / job->load.files, alone[i] / slower,
+			      job->burst * files / alone[i] / longest);
+		w->files[link] = behind;
+	}
+	job->group_count = 0;
 }
 
 static void
@@ -188,9 +308,16 @@ begin_burst (struct sluice_mean_field *w, struct mean_field_job *job)
 	job->remaining = job->burst;
 	job->speed = 1.0;
 	burst_begin (&job->turn, w->now);
-	enter_lanes (w, job);
 	burst_control_ask (&w->control, w->now);
-	schedule (w, job, w->now + job->remaining);
+	if (w->placement)
+		mean_field_place (w, job);
+	if (job->load.files)
+		begin_streams (w, job);
+	else
+		enter_groups (w, job);
+	if (w->placement)
+		mean_field_placed (w, job);
+	schedule (w, job, job->load.files ? INFINITY : w->now + job->remaining);
 }
 
 static void
@@ -206,11 +333,42 @@ begin_cycle (struct sluice_mean_field *w, struct mean_field_job *job)
 }
 
 static void
+release (struct sluice_mean_field *w, struct mean_field_job *job)
+{
+	uint32_t slot = (uint32_t)(job - w->jobs);
+	remove_from_heap (w, slot);
+	job->phase = MEAN_FIELD_FREE;
+	w->free[w->free_count++] = slot;
+}
+
+/* The burst of its job ends with the last stream. */
+static void
+end_stream (struct sluice_mean_field *w, struct mean_field_job *stream)
+{
+	struct mean_field_job *owner = &w->jobs[stream->owner];
+	uint32_t *link = &owner->first_stream, slot = (uint32_t)(stream - w->jobs);
+	while (*link != slot)
+		link = &w->jobs[*link].next_stream;
+	*link = stream->next_stream;
+	add_written (w, stream, stream->burst - mean_field_remaining (w, stream));
+	leave_groups (w, stream);
+	release (w, stream);
+	w->promised++;
+	if (owner->first_stream == MEAN_FIELD_NO_SLOT)
+		schedule (w, owner, w->now);
+}
+
+static void
 account_burst (struct sluice_mean_field *w, struct mean_field_job *job, double done)
 {
 	job->io += w->now - job->burst_began;
 	job->io_alone += done;
-	leave_lanes (w, job);
+	while (job->first_stream != MEAN_FIELD_NO_SLOT)
+		end_stream (w, &w->jobs[job->first_stream]);
+	if (!job->load.files) {
+		add_written (w, job, done);
+		leave_groups (w, job);
+	}
 	burst_end (&w->control, &job->turn, w->now);
 	burst_control_ask (&w->control, w->now);
 }
@@ -218,6 +376,12 @@ account_burst (struct sluice_mean_field *w, struct mean_field_job *job, double d
 double
 mean_field_remaining (const struct sluice_mean_field *w, const struct mean_field_job *job)
 {
+	double longest = 0.0;
+	for (uint32_t slot = job->first_stream; slot != MEAN_FIELD_NO_SLOT;
+	     slot = w->jobs[slot].next_stream)
+		longest = fmax (longest, mean_field_remaining (w, &w->jobs[slot]));
+	if (job->load.files && job->owner == MEAN_FIELD_NO_SLOT)
+		return longest;
 	return fmax (0.0, job->remaining - (w->now - job->since) * job->speed);
 }
 
@@ -249,15 +413,6 @@ describe_end (const struct sluice_mean_field *w, const struct mean_field_job *jo
 		};
 }
 
-static void
-release (struct sluice_mean_field *w, struct mean_field_job *job)
-{
-	uint32_t slot = (uint32_t)(job - w->jobs);
-	remove_from_heap (w, slot);
-	job->phase = MEAN_FIELD_FREE;
-	w->free[w->free_count++] = slot;
-}
-
 static double
 alone_seconds (const struct sluice_mean_field *w, const struct mean_field_job *job)
 {
@@ -276,6 +431,10 @@ alone_seconds (const struct sluice_mean_field *w, const struct mean_field_job *j
 static int
 step (struct sluice_mean_field *w, struct mean_field_job *job)
 {
+	if (job->owner != MEAN_FIELD_NO_SLOT) {
+		end_stream (w, job);
+		return 0;
+	}
 	if (job->phase == MEAN_FIELD_COMPUTING && job->bursts_left && !job->load.async) {
 		begin_burst (w, job);
 		return 0;
@@ -299,10 +458,13 @@ step (struct sluice_mean_field *w, struct mean_field_job *job)
 int64_t
 sluice_mean_field_start (struct sluice_mean_field *w, double now,
 			 const struct sluice_mean_field_load *load, uint32_t lane_mask,
-			 uint64_t tag)
+			 struct sluice_block block, uint64_t tag)
 {
-	if (!w->free_count && grow (w) < 0)
-		return -1;
+	uint32_t streams = mean_field_most_streams (w, load);
+	while (w->free_count < w->promised + streams + 1)
+		if (grow (w) < 0)
+			return -1;
+	w->promised += streams;
 	w->now = fmax (w->now, now);
 	uint32_t slot = w->free[--w->free_count];
 	struct mean_field_job *job = &w->jobs[slot];
@@ -316,10 +478,17 @@ sluice_mean_field_start (struct sluice_mean_field *w, double now,
 		.speed = 1.0,
 		.mask = mask ? mask : mean_field_all_lanes (w),
 		.bursts_left = load->bursts,
+		.block = w->placement && sluice_placement_has (w->placement, block)
+			     ? block
+			     : (struct sluice_block){ 0, 0 },
+		.owner = MEAN_FIELD_NO_SLOT,
+		.first_stream = MEAN_FIELD_NO_SLOT,
+		.most_streams = streams,
 		.heap_at = w->heap_count,
 	};
-	for (uint32_t rest = job->mask; rest; rest &= rest - 1U)
-		job->targets += w->config.lanes[mean_field_home (rest)].targets;
+	job->load.files = streams ? load->files : 0;
+	if (!w->placement)
+		mean_field_place_on_lanes (w, job);
 	if (load->bursts) {
 		job->alone = sluice_mean_field_alone_rate (&w->config, load);
 		job->peak = fmin (load->cap, load->outstanding / load->cycle);
@@ -329,6 +498,13 @@ sluice_mean_field_start (struct sluice_mean_field *w, double now,
 	w->heap[w->heap_count++] = slot;
 	begin_cycle (w, job);
 	return slot;
+}
+
+static void
+end_job (struct sluice_mean_field *w, struct mean_field_job *job)
+{
+	w->promised -= job->most_streams;
+	release (w, job);
 }
 
 void
@@ -345,7 +521,7 @@ sluice_mean_field_stop (struct sluice_mean_field *w, double now, uint32_t slot,
 		lost = job->io - job->io_alone;
 	}
 	describe_end (w, job, job->load.async ? passed : passed - lost, out);
-	release (w, job);
+	end_job (w, job);
 }
 
 int
@@ -371,7 +547,7 @@ sluice_mean_field_run (struct sluice_mean_field *w, double until,
 		if (!step (w, job))
 			continue;
 		describe_end (w, job, alone_seconds (w, job), out);
-		release (w, job);
+		end_job (w, job);
 		return 1;
 	}
 	w->now = fmax (w->now, until);
@@ -387,4 +563,16 @@ sluice_mean_field_rate (struct sluice_mean_field *w, uint32_t slot)
 		mean_field_solve (w);
 	const struct mean_field_job *job = &w->jobs[slot];
 	return job->phase == MEAN_FIELD_WRITING ? job->speed : 1.0;
+}
+
+const double *
+sluice_mean_field_written (const struct sluice_mean_field *w, uint32_t target)
+{
+	return w->placement && target < w->link_base ? &w->groups[target].written : NULL;
+}
+
+struct sluice_placement *
+sluice_mean_field_placement (struct sluice_mean_field *w)
+{
+	return w->placement;
 }

@@ -16,6 +16,11 @@
  * (streaming), without any table of patterns. sim/engine/storage/discrete_event.h has the
  * same mechanisms request by request; docs/reference/storage-models.md compares both.
  *
+ * A lane is one station, as if each job were spread over all of its targets evenly. With an
+ * allocator, each target is a station (and the link of each server that could be full), a
+ * job is on some of them, and the slowest decides. Without one there is nothing that
+ * placement could win.
+ *
  * Time alone is exact by construction: a burst is worth its nominal seconds and
  * passes at x_j / x_j(alone on all lanes). Rates change only when the set of
  * active bursts does, and only on the lanes that the change can reach.
@@ -31,6 +36,7 @@
 
 #include "base.h"
 #include "bursts.h"
+#include "placement.h"
 #include "profile.h"
 
 /* X(name, default, low, high, unit, meaning): the storage system, in numbers.
@@ -63,6 +69,13 @@ enum sluice_sharing {
 	SLUICE_SHARING_NODES, /* shares by nodes (ThemisIO size-fair) */
 };
 
+/* The file system's own choice of targets for new files. */
+enum sluice_allocator {
+	SLUICE_ALLOCATOR_NONE,	 /* targets are not told apart: a lane is one station */
+	SLUICE_ALLOCATOR_CHANCE, /* neighbours of which the first is drawn */
+	SLUICE_ALLOCATOR_ROUND_ROBIN, /* neighbours from a pointer that all creates move */
+};
+
 struct sluice_mean_field_lane {
 	double targets; /* storage targets, >= 1 */
 	double servers; /* servers in front of them, > 0 (a half: shared with another) */
@@ -71,7 +84,10 @@ struct sluice_mean_field_lane {
 struct sluice_mean_field_config {
 	SLUICE_MEAN_FIELD_FIELDS (SLUICE_MEAN_FIELD_MEMBER)
 	struct sluice_turns_config turns;
-	uint64_t seed;	     /* of what differs between bursts, and of noise */
+	uint64_t seed;		/* of what differs between bursts, and of noise */
+	double foreign_creates; /* 1/s of others, which move the pointer as well */
+	uint32_t allocator;	/* enum sluice_allocator */
+	uint32_t reserved;
 	uint32_t sharing;    /* enum sluice_sharing */
 	uint32_t lane_count; /* 1..SLUICE_MAX_LANES */
 	struct sluice_mean_field_lane lanes[SLUICE_MAX_LANES];
@@ -90,6 +106,12 @@ struct sluice_mean_field_load {
 	double burst;		 /* s of a burst, alone on all lanes */
 	uint32_t bursts;	 /* cycles of computing, then a burst; 0: no I/O */
 	uint32_t async; /* 1: the burst runs alongside the computing of its cycle */
+	/* Where targets are told apart. A burst makes new files: striped over `width`
+	 * targets, or `files` files on one target each, which end one by one. */
+	uint32_t width;	 /* 0: all */
+	uint32_t files;	 /* 0: striped */
+	uint32_t placed; /* 1: at create, on targets where the fewest bursts are */
+	uint32_t reserved;
 	/* What turns start from. A burst that has ended tells better. */
 	uint64_t program;  /* of one that does the same to storage */
 	uint32_t coverage; /* enum sluice_coverage */
@@ -139,7 +161,10 @@ void sluice_mean_field_load_of (const struct sluice_profile *profile, double nod
 struct sluice_mean_field_lane
 sluice_mean_field_total (const struct sluice_mean_field_config *config);
 
-/* Requests/s of a load that is alone on all lanes. */
+/* Servers' links behind which targets that are told apart are, in turn. */
+uint32_t sluice_mean_field_links (const struct sluice_mean_field_config *config);
+
+/* Requests/s of a load that is alone on all lanes, or on its own targets. */
 double sluice_mean_field_alone_rate (const struct sluice_mean_field_config *config,
 				     const struct sluice_mean_field_load *load);
 
@@ -155,11 +180,13 @@ struct sluice_mean_field *sluice_mean_field_new (
 void sluice_mean_field_destroy (struct sluice_mean_field *mean_field); /* NULL is fine */
 
 /* Start a job at now (never before an earlier call's) on the lanes of lane_mask
- * (bit i: lane i; 0: all). tag comes back with its end. Returns its slot, or -1
- * without memory. A slot is used again after its job has ended. */
+ * (bit i: lane i; 0: all), where targets are told apart on those of its block (count 0: of
+ * its lanes). tag comes back with its end. Returns its slot, or -1 without memory. A slot
+ * is used again after its job has ended. */
 int64_t sluice_mean_field_start (struct sluice_mean_field *mean_field, double now,
 				 const struct sluice_mean_field_load *load,
-				 uint32_t lane_mask, uint64_t tag);
+				 uint32_t lane_mask, struct sluice_block block,
+				 uint64_t tag);
 
 /* End a job now (killed, preempted); out may be NULL. */
 void sluice_mean_field_stop (struct sluice_mean_field *mean_field, double now,
@@ -174,6 +201,14 @@ int sluice_mean_field_run (struct sluice_mean_field *mean_field, double until,
 /* Of a running job: rate of its burst as a share of alone; 1 while it computes, 0 while
  * turns hold it. */
 double sluice_mean_field_rate (struct sluice_mean_field *mean_field, uint32_t slot);
+
+/* Its targets: how full they are, and where a caller adds jobs, who is on them. NULL where
+ * they are not told apart. */
+struct sluice_placement *sluice_mean_field_placement (struct sluice_mean_field *mean_field);
+
+/* Bytes that ended bursts have written on a target; NULL where they are not told apart. */
+const double *sluice_mean_field_written (const struct sluice_mean_field *mean_field,
+					 uint32_t target);
 
 /* Watch what turns are decided from, and what comes out. */
 void sluice_mean_field_watch_turns (struct sluice_mean_field *mean_field,

@@ -9,6 +9,8 @@
 /* A program of which nothing is known writes every ten minutes. */
 static const double usual_period = 600.0;
 static const double mib = 1048576.0;
+static const double most_files
+    = 16384.0; /* of a burst: by then targets have as many each */
 
 void
 sluice_mean_field_config_init (struct sluice_mean_field_config *config)
@@ -21,6 +23,31 @@ sluice_mean_field_config_init (struct sluice_mean_field_config *config)
 	sluice_turns_config_init (&config->turns);
 	config->lanes[0]
 	    = (struct sluice_mean_field_lane){ .targets = 104.0, .servers = 8.0 };
+}
+
+/* Whether targets can be told apart. */
+static int
+check_targets (const struct sluice_mean_field_config *config, struct sluice_error *err)
+{
+	double sum = 0.0;
+	if (config->allocator > SLUICE_ALLOCATOR_ROUND_ROBIN)
+		return sluice_fail (err, "allocator is %u", config->allocator);
+	if (!(config->foreign_creates >= 0.0 && config->foreign_creates <= 1e9))
+		return sluice_fail (err, "foreign_creates is %g; give 0 to 1e9 a second",
+				    config->foreign_creates);
+	for (uint32_t i = 0; i < config->lane_count; i++) {
+		double targets = config->lanes[i].targets;
+		if (targets < floor (targets) || targets > floor (targets))
+			return sluice_fail (err,
+					    "lane %u has %g targets; placement needs "
+					    "whole ones",
+					    i, targets);
+		sum += targets;
+	}
+	if (sum > SLUICE_MAX_TARGETS)
+		return sluice_fail (err, "%g targets; placement knows up to %d", sum,
+				    SLUICE_MAX_TARGETS);
+	return 0;
 }
 
 int
@@ -47,7 +74,7 @@ sluice_mean_field_config_check (const struct sluice_mean_field_config *config,
 			return sluice_fail (err, "lane %u has %g targets on %g servers", i,
 					    lane->targets, lane->servers);
 	}
-	return 0;
+	return config->allocator ? check_targets (config, err) : 0;
 }
 
 void
@@ -77,6 +104,29 @@ sluice_mean_field_total (const struct sluice_mean_field_config *config)
 		all.servers += config->lanes[i].servers;
 	}
 	return all;
+}
+
+uint32_t
+sluice_mean_field_links (const struct sluice_mean_field_config *config)
+{
+	struct sluice_mean_field_lane all = sluice_mean_field_total (config);
+	return (uint32_t)fmin (fmax (1.0, floor (all.servers + 0.5)), all.targets);
+}
+
+/* A file a process goes to one target each. Other files are striped over the targets of
+ * earlier runs, else over as many as the job's rate alone fills. */
+static void
+set_width (const struct sluice_profile *p, const struct sluice_mean_field_config *config,
+	   struct sluice_mean_field_load *out)
+{
+	double all = sluice_mean_field_total (config).targets;
+	double rate = fmin (out->cap, out->outstanding / out->cycle);
+	double width = p->targets >= 1.0 ? floor (p->targets + 0.5) : 1.0;
+	while (!(p->targets >= 1.0) && width < rate * out->target_seconds * (1.0 - 1e-9))
+		width *= 2.0;
+	out->width = width < all ? (uint32_t)width : 0;
+	if (p->shared_share >= 0.0 && p->shared_share < 0.5 && p->nprocs >= 2.0)
+		out->files = (uint32_t)fmin (floor (p->nprocs + 0.5), most_files);
 }
 
 /* The rhythm: bursts, their length and the computing between them. */
@@ -158,6 +208,26 @@ sluice_mean_field_load_of (const struct sluice_profile *p, double nodes, double 
 		out->metadata_seconds *= out->cap / p->metadata_rate;
 		set_operations (p->metadata_rate, processes, out);
 	}
+	if (config->allocator)
+		set_width (p, config, out);
+}
+
+/* The same where targets are told apart: on as many as it writes on, of servers in turn. */
+static double
+alone_on_targets (const struct sluice_mean_field_config *config,
+		  const struct sluice_mean_field_load *load, double rate)
+{
+	struct sluice_mean_field_lane all = sluice_mean_field_total (config);
+	double targets = load->width ? load->width : all.targets;
+	double links = sluice_mean_field_links (config);
+	double on_a_link = load->server_seconds * links / all.servers;
+	if (load->target_seconds > 0.0)
+		rate = fmin (rate, targets / load->target_seconds);
+	if (load->metadata_seconds > 0.0)
+		rate = fmin (rate, 1.0 / load->metadata_seconds);
+	if (on_a_link > 0.0)
+		rate = fmin (rate, targets / ceil (targets / links) / on_a_link);
+	return rate;
 }
 
 double
@@ -166,6 +236,8 @@ sluice_mean_field_alone_rate (const struct sluice_mean_field_config *config,
 {
 	double targets = sluice_mean_field_total (config).targets;
 	double rate = fmin (load->cap, load->outstanding / load->cycle);
+	if (config->allocator)
+		return alone_on_targets (config, load, rate);
 	if (load->target_seconds > 0.0)
 		rate = fmin (rate, targets / load->target_seconds);
 	if (load->metadata_seconds > 0.0)

@@ -15,21 +15,18 @@
 enum { MAX_SWEEPS = 64 };	  /* over all stations; two are usual */
 static const double still = 1e-9; /* a sweep that moves waits less is the last */
 
-/* The part of a lane's time that is not lost between programs. */
-static double
-capacity (const struct sluice_mean_field *w, const struct mean_field_lane *lane)
+double
+mean_field_capacity (const struct sluice_mean_field *w, const struct mean_field_group *lane)
 {
 	uint32_t count = 0;
 	for (uint32_t i = 0; i < lane->count && w->config.switch_cost > 0.0; i++)
-		count += w->jobs[lane->active[i]].turn.allowed > 0.0;
+		count += w->jobs[lane->active[i].slot].turn.allowed > 0.0;
 	double others = count ? 1.0 - 1.0 / (double)count : 0.0;
 	return 1.0 / (1.0 + w->config.switch_cost * others);
 }
 
-/* Whether a station needs no look: it was not full, and would not be if no job
- * waited anywhere, by more than the rounding of its sum. */
-static int
-is_idle (double peak, double wait, double full)
+int
+mean_field_is_idle (double peak, double wait, double full)
 {
 	return !(wait > 0.0) && peak < full * (1.0 - still);
 }
@@ -38,13 +35,13 @@ is_idle (double peak, double wait, double full)
 static double
 fill_lane (struct sluice_mean_field *w, uint32_t i, uint32_t *busy)
 {
-	struct mean_field_lane *lane = &w->lanes[i];
-	double full = capacity (w, lane), moved = 0.0;
-	if (!is_idle (lane->target_peak, lane->target_wait, full)) {
+	struct mean_field_group *lane = &w->groups[i];
+	double full = mean_field_capacity (w, lane), moved = 0.0;
+	if (!mean_field_is_idle (lane->target_peak, lane->target_wait, full)) {
 		moved = mean_field_fill_station (w, MEAN_FIELD_TARGET, i, full);
 		++*busy;
 	}
-	if (!is_idle (lane->server_peak, lane->server_wait, 1.0)) {
+	if (!mean_field_is_idle (lane->server_peak, lane->server_wait, 1.0)) {
 		moved
 		    = fmax (moved, mean_field_fill_station (w, MEAN_FIELD_SERVER, i, 1.0));
 		++*busy;
@@ -60,13 +57,13 @@ sweep (struct sluice_mean_field *w, uint32_t lanes)
 	uint32_t busy = 0;
 	double moved = 0.0;
 	for (uint32_t rest = lanes; rest; rest &= rest - 1U) {
-		struct mean_field_lane *lane = &w->lanes[mean_field_home (rest)];
+		struct mean_field_group *lane = &w->groups[mean_field_home (rest)];
 		if (lane->count)
 			moved = fmax (moved, fill_lane (w, mean_field_home (rest), &busy));
 		else
 			lane->target_wait = lane->server_wait = 0.0;
 	}
-	if (!is_idle (w->metadata_peak, w->metadata_wait, 1.0)) {
+	if (!mean_field_is_idle (w->metadata_peak, w->metadata_wait, 1.0)) {
 		moved = fmax (moved,
 			      mean_field_fill_station (w, MEAN_FIELD_METADATA, 0, 1.0));
 		busy++;
@@ -83,13 +80,23 @@ reach (const struct sluice_mean_field *w, uint32_t lanes)
 	for (uint32_t before = 0; before != lanes;) {
 		before = lanes;
 		for (uint32_t rest = lanes; rest; rest &= rest - 1U) {
-			const struct mean_field_lane *lane
-			    = &w->lanes[mean_field_home (rest)];
+			const struct mean_field_group *lane
+			    = &w->groups[mean_field_home (rest)];
 			for (uint32_t i = 0; i < lane->count; i++)
-				lanes |= w->jobs[lane->active[i]].mask;
+				lanes |= w->jobs[lane->active[i].slot].mask;
 		}
 	}
 	return lanes;
+}
+
+void
+mean_field_set_rate (struct sluice_mean_field *w, struct mean_field_job *job, double rate)
+{
+	double speed = rate / job->alone;
+	/* The roots' tolerance must not show in a job that is alone. */
+	speed = speed > 1.0 - 1e-9 ? 1.0 : speed;
+	if (speed < job->speed || speed > job->speed)
+		mean_field_set_speed (w, job, speed);
 }
 
 static void
@@ -97,26 +104,38 @@ set_speeds (struct sluice_mean_field *w, uint32_t lanes)
 {
 	for (uint32_t rest = lanes; rest; rest &= rest - 1U) {
 		uint32_t home = mean_field_home (rest);
-		const struct mean_field_lane *lane = &w->lanes[home];
+		const struct mean_field_group *lane = &w->groups[home];
 		for (uint32_t i = 0; i < lane->count; i++) {
-			struct mean_field_job *job = &w->jobs[lane->active[i]];
+			struct mean_field_job *job = &w->jobs[lane->active[i].slot];
 			if (mean_field_home (job->mask) != home)
 				continue;
-			double speed = mean_field_rate_of (w, job) / job->alone;
-			/* The roots' tolerance must not show in a job that is alone. */
-			speed = speed > 1.0 - 1e-9 ? 1.0 : speed;
-			if (speed < job->speed || speed > job->speed)
-				mean_field_set_speed (w, job, speed);
+			mean_field_set_rate (w, job, mean_field_rate_of (w, job));
 		}
 	}
+}
+
+/* The lanes on which the set of bursts has changed; none is, from now on. */
+static uint32_t
+take_dirty (struct sluice_mean_field *w)
+{
+	uint32_t lanes = 0;
+	for (uint32_t i = 0; i < w->group_count; i++) {
+		lanes |= w->groups[i].is_dirty << i;
+		w->groups[i].is_dirty = 0;
+	}
+	w->dirty = 0;
+	return lanes;
 }
 
 void
 mean_field_solve (struct sluice_mean_field *w)
 {
-	uint32_t lanes = reach (w, w->dirty);
-	w->dirty = 0;
-	if (!is_idle (w->metadata_peak, w->metadata_wait, 1.0))
+	if (w->placement) {
+		mean_field_solve_targets (w);
+		return;
+	}
+	uint32_t lanes = reach (w, take_dirty (w));
+	if (!mean_field_is_idle (w->metadata_peak, w->metadata_wait, 1.0))
 		lanes = mean_field_all_lanes (w);
 	for (int i = 0; i < MAX_SWEEPS; i++)
 		if (sweep (w, lanes) <= still)
@@ -124,7 +143,7 @@ mean_field_solve (struct sluice_mean_field *w)
 	set_speeds (w, lanes);
 }
 
-enum { MAX_STEPS = 100, NO_LANE = 32 };
+enum { MAX_STEPS = 100, NO_LANE = UINT32_MAX };
 static const double tolerance = 1e-11; /* of a station's load */
 
 static int
@@ -141,7 +160,7 @@ target_load (const struct mean_field_job *job)
 }
 
 static double
-server_load (const struct mean_field_job *job, const struct sluice_mean_field_lane *lane)
+server_load (const struct mean_field_job *job, const struct mean_field_group *lane)
 {
 	return job->load.server_seconds * lane->targets / (job->targets * lane->servers);
 }
@@ -162,13 +181,13 @@ static struct mean_field_elsewhere
 elsewhere (const struct sluice_mean_field *w, const struct mean_field_job *job,
 	   uint32_t but)
 {
-	struct mean_field_elsewhere all = { 0.0, 0.0 };
+	struct mean_field_elsewhere all = { job->wait, job->level };
 	int fair = is_fair (w), writes = job->load.target_seconds > 0.0;
-	for (uint32_t rest = job->mask; rest; rest &= rest - 1U) {
+	for (uint32_t rest = w->placement ? 0 : job->mask; rest; rest &= rest - 1U) {
 		uint32_t i = mean_field_home (rest);
 		if (i == but)
 			continue;
-		const struct mean_field_lane *lane = &w->lanes[i];
+		const struct mean_field_group *lane = &w->groups[i];
 		double queue = writes && !fair ? lane->target_wait : 0.0;
 		all.wait = fmax (all.wait, lane->server_wait + queue);
 		if (writes && fair)
@@ -207,13 +226,13 @@ mean_field_rate_of (const struct sluice_mean_field *w, const struct mean_field_j
 
 double
 mean_field_load_at (const struct sluice_mean_field *w, enum mean_field_station station,
-		    uint32_t lane, const struct mean_field_job *job)
+		    uint32_t group, const struct mean_field_job *job)
 {
 	if (station == MEAN_FIELD_TARGET)
 		return target_load (job);
 	if (station == MEAN_FIELD_SERVER)
-		return server_load (job, &w->config.lanes[lane]);
-	return lane == mean_field_home (job->mask) ? job->load.metadata_seconds : 0.0;
+		return server_load (job, &w->groups[group]);
+	return mean_field_is_home (w, group, job) ? job->load.metadata_seconds : 0.0;
 }
 
 /* What a job brings to a station: load * min (cap, N / (cycle + max (alongside, here +
@@ -228,7 +247,7 @@ term_of (const struct sluice_mean_field *w, enum mean_field_station station, uin
 	struct mean_field_elsewhere other
 	    = elsewhere (w, job, is_metadata ? NO_LANE : lane);
 	double queue = !is_fair (w) && job->load.target_seconds > 0.0
-			   ? w->lanes[lane].target_wait
+			   ? w->groups[lane].target_wait
 			   : 0.0;
 	if (is_metadata) {
 		term.cycle = job->load.cycle + other.wait;
@@ -242,7 +261,7 @@ term_of (const struct sluice_mean_field *w, enum mean_field_station station, uin
 		term.cap = cap_of (w, job, elsewhere (w, job, NO_LANE).level);
 		return term;
 	}
-	term.here = w->lanes[lane].server_wait;
+	term.here = w->groups[lane].server_wait;
 	term.cap = cap_of (w, job, other.level);
 	if (is_fair (w)) {
 		double wait = fmax (term.alongside, term.here);
@@ -252,15 +271,37 @@ term_of (const struct sluice_mean_field *w, enum mean_field_station station, uin
 	return term;
 }
 
-/* The terms of all jobs that load a station. Returns how many there are. */
+struct mean_field_term
+mean_field_term_of_target (const struct sluice_mean_field *w,
+			   enum mean_field_station station,
+			   const struct mean_field_job *job, double load)
+{
+	double cycle = job->load.cycle + metadata_wait (w, job);
+	int is_fair_target = is_fair (w) && station == MEAN_FIELD_TARGET;
+	struct mean_field_term term = {
+		.load = load,
+		.outstanding = job->load.outstanding,
+		.cycle = cycle,
+		.cap = cap_of (w, job, is_fair_target ? 0.0 : job->level),
+	};
+	if (is_fair_target) {
+		term.cap = fmin (term.cap, term.outstanding / (cycle + job->wait));
+		term.share = fair_share (w, job);
+	}
+	return term;
+}
+
+/* The terms of all jobs that load a station of `groups` groups from the first on. Returns
+ * how many there are. */
 static uint32_t
-gather (struct sluice_mean_field *w, enum mean_field_station station, uint32_t lanes)
+gather (struct sluice_mean_field *w, enum mean_field_station station, uint32_t first,
+	uint32_t groups)
 {
 	uint32_t count = 0;
-	for (uint32_t rest = lanes; rest; rest &= rest - 1U) {
-		uint32_t i = mean_field_home (rest);
-		for (uint32_t k = 0; k < w->lanes[i].count; k++) {
-			const struct mean_field_job *job = &w->jobs[w->lanes[i].active[k]];
+	for (uint32_t i = first; i < first + groups; i++) {
+		for (uint32_t k = 0; k < w->groups[i].count; k++) {
+			const struct mean_field_job *job
+			    = &w->jobs[w->groups[i].active[k].slot];
 			double load = mean_field_load_at (w, station, i, job);
 			if (load > 0.0)
 				w->terms[count++] = term_of (w, station, i, job, load);
@@ -319,9 +360,10 @@ root_between (const struct mean_field_term *terms, uint32_t count, double full, 
 	return wait;
 }
 
-/* From the wait that was right before: most changes are small. */
-static double
-fill (const struct mean_field_term *terms, uint32_t count, double full, double before)
+/* Most changes are small. */
+double
+mean_field_wait_of (const struct mean_field_term *terms, uint32_t count, double full,
+		    double before)
 {
 	double excess = excess_at (terms, count, before, full);
 	if (fabs (excess) <= tolerance * full)
@@ -343,18 +385,18 @@ fill (const struct mean_field_term *terms, uint32_t count, double full, double b
 
 double
 mean_field_fill_station (struct sluice_mean_field *w, enum mean_field_station station,
-			 uint32_t lane, double full)
+			 uint32_t group, double full)
 {
 	double *wait = &w->metadata_wait;
-	uint32_t lanes = mean_field_all_lanes (w);
+	uint32_t count = w->group_count;
 	if (station != MEAN_FIELD_METADATA) {
-		lanes = 1U << lane;
-		wait = station == MEAN_FIELD_TARGET ? &w->lanes[lane].target_wait
-						    : &w->lanes[lane].server_wait;
+		count = 1;
+		wait = station == MEAN_FIELD_TARGET ? &w->groups[group].target_wait
+						    : &w->groups[group].server_wait;
 	}
 	double before = *wait;
-	uint32_t count = gather (w, station, lanes);
-	*wait = count ? fill (w->terms, count, full, before) : 0.0;
+	count = gather (w, station, group, count);
+	*wait = count ? mean_field_wait_of (w->terms, count, full, before) : 0.0;
 	double larger = fmax (*wait, before);
 	return larger > 0.0 ? fabs (*wait - before) / larger : 0.0;
 }

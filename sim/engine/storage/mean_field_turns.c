@@ -76,26 +76,38 @@ mean_field_learn (struct sluice_mean_field *w, struct mean_field_job *job)
 		     demand);
 }
 
+/* Report a burst to control; one of several streams with the first of them. */
+static void
+report (struct sluice_mean_field *w, const struct mean_field_job *stream)
+{
+	const struct mean_field_job *job = stream;
+	if (stream->owner != MEAN_FIELD_NO_SLOT)
+		job = &w->jobs[stream->owner];
+	if (job != stream && &w->jobs[job->first_stream] != stream)
+		return;
+	struct sluice_turns_job is = {
+		.key = job->tag,
+		.nodes = job->load.weight,
+		.done = job->burst - mean_field_remaining (w, job),
+		.began = job->burst_began,
+		.speed = stream->speed,
+		.program = job->load.program,
+		.lane_mask = job->mask,
+	};
+	burst_control_report (&w->control, w->now, (uint32_t)(job - w->jobs), &job->turn,
+			      job->load.coverage, &is);
+}
+
 /* Report all bursts that go on to control. */
 static void
 report_all (struct sluice_mean_field *w)
 {
-	for (uint32_t i = 0; i < w->config.lane_count; i++)
-		for (uint32_t k = 0; k < w->lanes[i].count; k++) {
-			uint32_t slot = w->lanes[i].active[k];
-			const struct mean_field_job *job = &w->jobs[slot];
-			struct sluice_turns_job is = {
-				.key = job->tag,
-				.nodes = job->load.weight,
-				.done = job->burst - mean_field_remaining (w, job),
-				.began = job->burst_began,
-				.speed = job->speed,
-				.program = job->load.program,
-				.lane_mask = job->mask,
-			};
-			if (mean_field_home (job->mask) == i)
-				burst_control_report (&w->control, w->now, slot, &job->turn,
-						      job->load.coverage, &is);
+	for (uint32_t i = 0; i < w->group_count; i++)
+		for (uint32_t k = 0; k < w->groups[i].count; k++) {
+			const struct mean_field_job *job
+			    = &w->jobs[w->groups[i].active[k].slot];
+			if (mean_field_is_home (w, i, job))
+				report (w, job);
 		}
 }
 
@@ -109,8 +121,14 @@ mean_field_take_turns (struct sluice_mean_field *w)
 	burst_control_decide (&w->control, w->now);
 	for (uint32_t k = 0; k < w->control.count; k++) {
 		struct mean_field_job *job = &w->jobs[w->control.slots[k]];
-		if (burst_follow (&w->control, &job->turn, &w->control.turns[k], w->now))
-			w->dirty |= job->mask;
+		if (!burst_follow (&w->control, &job->turn, &w->control.turns[k], w->now))
+			continue;
+		mean_field_mark_dirty (w, job);
+		for (uint32_t slot = job->first_stream; slot != MEAN_FIELD_NO_SLOT;
+		     slot = w->jobs[slot].next_stream) {
+			w->jobs[slot].turn.allowed = job->turn.allowed;
+			mean_field_mark_dirty (w, &w->jobs[slot]);
+		}
 	}
 }
 

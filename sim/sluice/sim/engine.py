@@ -61,12 +61,15 @@ _SCALARS = {
 
 
 def struct_dtype(struct: str) -> np.dtype[Any]:
-    """Return a C struct of scalars as numpy sees it."""
+    """Return a C struct of scalars, and structs of these, as numpy sees it."""
     kind = ffi.typeof(f"struct {struct}")
     return np.dtype(
         {
             "names": [name for name, _ in kind.fields],
-            "formats": [_SCALARS[member.type.cname] for _, member in kind.fields],
+            "formats": [
+                _SCALARS.get(name := member.type.cname) or struct_dtype(name.split()[-1])
+                for _, member in kind.fields
+            ],
             "offsets": [member.offset for _, member in kind.fields],
             "itemsize": ffi.sizeof(kind),
         }

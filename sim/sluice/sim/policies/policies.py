@@ -16,7 +16,7 @@ import numpy as np
 from sluice.sim._engine import ffi, lib
 from sluice.sim.engine import PolicyError, outlive, struct_dtype
 from sluice.sim.policies.site_bundle import TraceHistory, site_bundle
-from sluice.sim.storage.mean_field import Kinds, limited
+from sluice.sim.storage.mean_field import AT_CREATE, BLOCKS, Kinds, limited, predicted_places
 from sluice.sim.storage.turns import take_turns
 
 if TYPE_CHECKING:
@@ -210,6 +210,13 @@ class Knowledge:
     """Of which jobs are covered."""
 
 
+def covered_jobs(jobs: int, share: float, seed: int) -> NDArray[np.bool_]:
+    """Return which jobs are covered, by a seed."""
+    if not 0 <= share <= 1:
+        raise PolicyError(f"the share of covered jobs is {share}; give 0 to 1")
+    return np.random.default_rng((seed, COVERED)).uniform(size=jobs) < share
+
+
 def turns(
     knowledge: Knowledge, workload: Workload, predicted: Profiles
 ) -> Callable[[NDArray[Any], Any], NDArray[Any]]:
@@ -217,8 +224,6 @@ def turns(
 
     predicted: the first burst of a job is as its kind's period and mean I/O share say.
     """
-    if not 0 <= knowledge.covered <= 1:
-        raise PolicyError(f"the share of covered jobs is {knowledge.covered}; give 0 to 1")
 
     def reshape(loads: NDArray[Any], config: Any) -> NDArray[Any]:
         errors = {"noise": knowledge.noise, "demand_error": knowledge.demand_error}
@@ -231,8 +236,7 @@ def turns(
         known["most_held"] = np.where(np.isfinite(limit), limit / lib.SLUICE_TURNS_PART, 0.0)
         for share in ("target_share", "link_share", "metadata_share"):
             known[share] = usual[share]
-        random = np.random.default_rng((knowledge.seed, COVERED))
-        is_covered = random.uniform(size=len(known)) < knowledge.covered
+        is_covered = covered_jobs(len(known), knowledge.covered, knowledge.seed)
         other = lib.SLUICE_SEEN if knowledge.seen else lib.SLUICE_UNSEEN
         known["coverage"] = np.where(is_covered, lib.SLUICE_COVERED, other)
         return known
@@ -293,7 +297,7 @@ class Options:
     demand_error: float = 1.0
     """Turns: what is taken for a job's demand, over what it is."""
     covered: float = 1.0
-    """Turns: share of the jobs whose bursts can be held."""
+    """Turns and placement: share of the jobs whose bursts can be held, and files placed."""
     seen: float = 1.0
     """Turns: 1 where the storage counts what each of the other jobs writes."""
 
@@ -319,6 +323,8 @@ class Plan:
     storage: Storage
     lanes: NDArray[np.uint32] | None = None
     """Of each job where lanes are not decided on; bits, 0: all."""
+    predicted: NDArray[Any] | None = None
+    """Of each job a PLACED, by which it is placed on a block; None: none is."""
     reshape: Callable[[NDArray[Any], Any], NDArray[Any]] | None = None
     """What becomes of the loads (contention.LOAD) under a configuration of the storage model."""
     watch: tuple[Any, Any] | None = None
@@ -425,6 +431,41 @@ def _with_turns(plan: Plan, question: Question) -> Plan:
     return replace(plan, reshape=turns(knowledge, question.workload, question.profiles))
 
 
+def placed(plan: Plan, question: Question, how: str) -> Plan:
+    """Place the files of the covered jobs: on BLOCKS by what is predicted, or AT_CREATE."""
+    storage, options, workload = question.storage, question.options, question.workload
+    profiles = question.profiles
+    if storage.placement is None:
+        raise PolicyError(
+            "this policy chooses targets, and to this storage a lane is one: give placement in "
+            "[storage] of a --scenario"
+        )
+    is_covered = covered_jobs(len(workload.jobs), options.covered, options.seed)
+    if how == BLOCKS:
+        rows = predicted_places(
+            profiles.kinds,
+            kind=profiles.kind,
+            io_share=_of_its_kind(profiles).io_share,
+            nodes=workload.nodes,
+            times=profiles.times(workload),
+            config=storage.configuration(),
+        )
+        rows["block"]["count"][~is_covered] = 0
+        return replace(plan, predicted=rows)
+    before = plan.reshape
+
+    def reshape(loads: NDArray[Any], config: Any) -> NDArray[Any]:
+        changed = np.array(loads if before is None else before(loads, config))
+        changed["placed"] = is_covered
+        return changed
+
+    return replace(plan, reshape=reshape)
+
+
+def _placement(how: str, plan: Callable[[Question], Plan] = _none) -> Callable[[Question], Plan]:
+    return lambda question: placed(plan(question), question, how)
+
+
 def sluice(
     *, delay: bool = True, lanes: bool = True, history: type[TraceHistory] = TraceHistory
 ) -> Callable[[Question], Plan]:
@@ -464,6 +505,9 @@ POLICIES: Mapping[str, Policy] = {
     "class-lanes": Policy(_class_lanes),
     "rate-cap": Policy(_rate_cap),
     "turns": Policy(_turns),
+    "placement": Policy(_placement(BLOCKS)),
+    "placement-turns": Policy(_placement(BLOCKS, _turns)),
+    "placement-at-create": Policy(_placement(AT_CREATE)),
     "sluice-auto": Policy(sluice(), delays=True),
     "sluice-delay": Policy(sluice(lanes=False), delays=True),
     "sluice-disjoint": Policy(sluice(delay=False)),

@@ -99,6 +99,12 @@ class Experiment:
     """Path of a history."""
     lanes: int = 4
     targets: int | None = None
+    servers: int | None = None
+    """Of its targets; None: one for eight."""
+    placement: str | None = None
+    """A key of storage.PLACEMENTS: how targets of new files are chosen; None: on lanes."""
+    foreign_creates: float = 0.0
+    """Files a second that others make."""
     sharing: str = "fifo"
     storage_model: str = MEAN_FIELD
     """One of storage.MODELS."""
@@ -153,7 +159,10 @@ class Experiment:
         """Forget what the jobs and the machine do not depend on."""
         fresh = Experiment()
         of_jobs = ("io_share", "mix", "profiles", "options")
-        of_storage = ("lanes", "targets", "sharing", "storage_model", "storage", "spread")
+        of_storage = (
+            *("lanes", "targets", "servers", "placement", "foreign_creates"),
+            *("sharing", "storage_model", "storage", "spread"),
+        )
         return replace(self, **{name: getattr(fresh, name) for name in (*of_jobs, *of_storage)})
 
     def draw(self, repetition: int = 0) -> Draw:
@@ -198,7 +207,13 @@ class Experiment:
         return drawn_profiles(workload, heavy=share, seed=seed, mix=self.mix)
 
     def _storage(self, nodes: int) -> Storage:
-        storage = storage_for(nodes, lanes=self.lanes, targets=self.targets, sharing=self.sharing)
+        storage = storage_for(
+            nodes,
+            lanes=self.lanes,
+            targets=self.targets,
+            servers=self.servers,
+            sharing=self.sharing,
+        )
         numbers = {name: _number("[storage]", name, text) for name, text in self.storage}
         by_request = {name: numbers.pop(name) for name in BY_REQUEST if name in numbers}
         if by_request and self.storage_model != DISCRETE_EVENT:
@@ -210,6 +225,8 @@ class Experiment:
             storage,
             numbers={**storage.numbers, **numbers},
             model=self.storage_model,
+            placement=self.placement,
+            foreign_creates=self.foreign_creates,
             grain=by_request.get("grain", storage.grain),
             commit_group=by_request.get("commit_group", storage.commit_group),
         )

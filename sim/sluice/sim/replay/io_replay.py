@@ -11,8 +11,8 @@ from sluice.policies.structs import ACTIONS, REASONS
 from sluice.sim import engine
 from sluice.sim._engine import lib
 from sluice.sim.engine import PolicyError
-from sluice.sim.policies.policies import POLICIES, Options, Question, policy_named
-from sluice.sim.storage.mean_field import DISCRETE_EVENT, Contention, Requests
+from sluice.sim.policies.policies import POLICIES, Options, Question, placed, policy_named
+from sluice.sim.storage.mean_field import AT_CREATE, BLOCKS, DISCRETE_EVENT, Contention, Requests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -193,7 +193,10 @@ def replay_with_io(
     if predicted is None:
         predicted = mistaken(profiles, share=options.wrong, seed=options.seed)
     epoch = replayable.trace.epoch
-    plan = chosen.plan(Question(workload, predicted, storage, options, epoch))
+    question = Question(workload, predicted, storage, options, epoch)
+    plan = chosen.plan(question)
+    if storage.placement in (BLOCKS, AT_CREATE) and plan.predicted is None:
+        plan = placed(plan, question, storage.placement)
     contention = contention_under(plan, profiles, workload)
     if plan.watch is not None:
         lib.sluice_contended_watch(contention.handle, *plan.watch)
@@ -228,7 +231,7 @@ def contention_under(plan: Plan, profiles: Profiles, workload: Workload) -> Cont
             plan.storage.grain,
             plan.storage.commit_group,
         )
-    return Contention(config, loads, lanes=plan.lanes, requests=requests)
+    return Contention(config, loads, lanes=plan.lanes, predicted=plan.predicted, requests=requests)
 
 
 def with_room_for_io(replayable: Replayable, profiles: Profiles) -> Replayable:

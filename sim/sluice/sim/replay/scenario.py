@@ -60,6 +60,10 @@ io_share = 0.1              # of the jobs are I/O-heavy
 model = "mean-field"        # or "discrete-event"
 lanes = 4
 targets = 16                # without: 0.16 a node
+servers = 2                 # without: one for eight targets
+placement = "round-robin"   # of new files on single targets, or "chance", "blocks", "create";
+                            # without: a lane is one big target
+foreign_creates = 2         # files a second that others make, which move the round robin on
 sharing = "fifo"            # or "jobs", "nodes": how a full target divides itself
 spread = 0.2                # of each number in repetitions: sd of its logarithm
 metadata_rate = 31000       # operations a second; without: 310 a node
@@ -84,6 +88,9 @@ TABLES: Mapping[str, Mapping[str, tuple[str, tuple[type, ...]]]] = {
         "model": ("storage_model", WORD),
         "lanes": ("lanes", WHOLE),
         "targets": ("targets", WHOLE),
+        "servers": ("servers", WHOLE),
+        "placement": ("placement", WORD),
+        "foreign_creates": ("foreign_creates", NUMBER),
         "sharing": ("sharing", WORD),
         "spread": ("spread", NUMBER),
     },
@@ -95,6 +102,8 @@ OTHERS = {"scheduler": "settings", "storage": "storage", "policy": "options"}
 BOUNDS = {
     "lanes": (1, 16),
     "targets": (1, 1 << 20),
+    "servers": (1, 1 << 20),
+    "foreign_creates": (0, 1e9),
     "spread": (0, 2),
     "io_share": (0, 1),
     "processors_per_node": (1, 1 << 20),
@@ -102,6 +111,7 @@ BOUNDS = {
 CHOICES = {
     "format": ("swf", "sacct", "sacct-json", "csv", "history"),
     "count": ("node", "processor"),
+    "placement": ("chance", "round-robin", "blocks", "create"),
     "sharing": ("fifo", "jobs", "nodes"),
     "model": ("mean-field", "discrete-event"),
 }

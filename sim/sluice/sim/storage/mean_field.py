@@ -27,10 +27,18 @@ SHARING = {
 }
 """How a full target divides itself: first come first served, or fairly by jobs or nodes."""
 
+ALLOCATORS = {
+    None: lib.SLUICE_ALLOCATOR_NONE,
+    "chance": lib.SLUICE_ALLOCATOR_CHANCE,
+    "round-robin": lib.SLUICE_ALLOCATOR_ROUND_ROBIN,
+}
+"""How the file system chooses targets for new files; None: a lane is one big target."""
+
+FOREIGN = "foreign_creates"
 NAMES = tuple(
     name
     for name, field in ffi.typeof("struct sluice_mean_field_config").fields
-    if field.type.cname == "double"
+    if field.type.cname == "double" and name != FOREIGN
 )
 """The numbers of a storage model."""
 
@@ -43,9 +51,12 @@ def configuration(
     seed: int | None = None,
     spread: float = 0.0,
     turns: Mapping[str, float] | None = None,
+    allocator: str | None = None,
+    foreign_creates: float = 0.0,
 ) -> Any:
     """Return a struct sluice_mean_field_config; lanes are (targets, servers).
 
+    allocator: a key of ALLOCATORS; foreign_creates: files a second that others make.
     turns: bursts take turns, with these settings (policies/core/turns.h). With a seed, every
     number is multiplied by a random factor whose logarithm has the standard deviation
     `spread`.
@@ -60,7 +71,12 @@ def configuration(
         raise StorageModelError(f"sharing is {sharing!r}; give {' or '.join(SHARING)}")
     if len(lanes) > len(config.lanes):
         raise StorageModelError(f"{len(lanes)} lanes; give 1 to {len(config.lanes)}")
+    if allocator not in ALLOCATORS:
+        known = " or ".join(one for one in ALLOCATORS if one)
+        raise StorageModelError(f"the allocator is {allocator!r}; give {known}")
     config.sharing = SHARING[sharing]
+    config.allocator = ALLOCATORS[allocator]
+    config.foreign_creates = foreign_creates
     config.seed = seed or 0
     config.lane_count = len(lanes)
     for lane, (targets, servers) in zip(config.lanes, lanes, strict=False):
@@ -115,6 +131,9 @@ METADATA_A_SLOT = 310.0
 MEAN_FIELD = "mean-field"
 DISCRETE_EVENT = "discrete-event"
 MODELS = (MEAN_FIELD, DISCRETE_EVENT)
+BLOCKS, AT_CREATE = "blocks", "create"
+PLACEMENTS = ("chance", "round-robin", BLOCKS, AT_CREATE)
+"""Of the file system; on blocks by predicted pairs, else by chance; and where fewest write now."""
 BY_REQUEST = ("grain", "commit_group")
 """Numbers of a Storage that the discrete-event model alone has."""
 
@@ -129,6 +148,10 @@ class Storage:
     """Of SLUICE_MEAN_FIELD_FIELDS; others keep their defaults."""
     sharing: str = "fifo"
     """A key of mean_field.SHARING."""
+    placement: str | None = None
+    """How the targets of new files are chosen, one of PLACEMENTS; None: lanes are one target."""
+    foreign_creates: float = 0.0
+    """Files a second that others make."""
     seed: int | None = None
     """With one, every number is multiplied by a random factor."""
     spread: float = 0.0
@@ -160,11 +183,18 @@ class Storage:
             sharing=self.sharing,
             seed=self.seed,
             spread=self.spread,
+            allocator=self.placement if self.placement in ALLOCATORS else "chance",
+            foreign_creates=self.foreign_creates,
         )
 
 
 def storage_for(
-    slots: int, *, lanes: int = 4, targets: int | None = None, sharing: str = "fifo"
+    slots: int,
+    *,
+    lanes: int = 4,
+    targets: int | None = None,
+    servers: int | None = None,
+    sharing: str = "fifo",
 ) -> Storage:
     """Return a storage system for a machine of so many nodes, divided into equal lanes.
 
@@ -177,8 +207,9 @@ def storage_for(
             f"{lanes} lanes of {targets} targets; give each lane a target at least"
         )
     sizes = [targets // lanes + (lane < targets % lanes) for lane in range(lanes)]
+    a_server = TARGETS_A_SERVER if servers is None else targets / servers
     return Storage(
-        tuple((size, size / TARGETS_A_SERVER) for size in sizes),
+        tuple((size, size / a_server) for size in sizes),
         numbers={"metadata_rate": METADATA_A_SLOT * slots},
         sharing=sharing,
     )
@@ -186,6 +217,7 @@ def storage_for(
 
 LOAD = struct_dtype("sluice_mean_field_load")
 PROGRAM = struct_dtype("sluice_program")
+PLACED = struct_dtype("sluice_placed")
 CONTENTION = struct_dtype("sluice_contention")
 STATIONS = ("storage targets", "links of the servers", "metadata server")
 """What jobs share, in the order of sluice_contended_shares."""
@@ -225,6 +257,33 @@ def loads_of(
         ffi.cast("struct sluice_mean_field_load *", loads.ctypes.data),
     )
     return loads
+
+
+def predicted_places(
+    kinds: Sequence[Mapping[str, Any]],
+    *,
+    kind: NDArray[Any],
+    io_share: NDArray[np.float64],
+    nodes: NDArray[Any],
+    times: NDArray[np.float64],
+    config: Any,
+) -> NDArray[Any]:
+    """Return a PLACED for each job: duty and nodes, and as its block's count what it needs.
+
+    Arguments as those of loads_of.
+    """
+    rows = np.zeros(len(kind), PLACED)
+    lib.sluice_contended_predicted(
+        Kinds.of(kinds).structs,
+        _pointer(kind, np.uint32, "uint32_t *"),
+        _pointer(io_share, np.float64, "double *"),
+        _pointer(times, np.float64, "double *"),
+        _pointer(nodes, np.float64, "double *"),
+        len(kind),
+        config,
+        ffi.cast("struct sluice_placed *", rows.ctypes.data),
+    )
+    return rows
 
 
 def limited(loads: NDArray[Any], config: Any, *, node_rate: float) -> NDArray[Any]:
@@ -299,16 +358,19 @@ class Contention:
         loads: NDArray[Any],
         *,
         lanes: NDArray[np.uint32] | None = None,
+        predicted: NDArray[Any] | None = None,
         requests: Requests | None = None,
     ) -> None:
         """Take the loads of all jobs, and the lanes of each as a bit mask (0: all).
 
-        requests: the discrete-event storage model answers; None: the mean-field one.
+        predicted: a PLACED a job, by which it is placed on a block; requests: the
+        discrete-event storage model answers; None: the mean-field one.
         """
         if lanes is not None and len(lanes) != len(loads):
             raise StorageModelError(f"{len(loads)} jobs with lanes for {len(lanes)}")
         self._loads = np.ascontiguousarray(loads, LOAD)
         self._lanes = None if lanes is None else np.ascontiguousarray(lanes, np.uint32)
+        self._predicted = None if predicted is None else np.ascontiguousarray(predicted, PLACED)
         self._requests = None if requests is None else requests.programs(config, self._loads)
         error = ffi.new("struct sluice_error *")
         contended = self._new(config, error)
@@ -323,7 +385,10 @@ class Contention:
             lanes = ffi.cast("uint32_t *", self._lanes.ctypes.data)
         if self._requests is None:
             loads = ffi.cast("struct sluice_mean_field_load *", self._loads.ctypes.data)
-            return lib.sluice_contended_new(config, loads, lanes, jobs, error)
+            placed = ffi.NULL
+            if self._predicted is not None:
+                placed = ffi.cast("struct sluice_placed *", self._predicted.ctypes.data)
+            return lib.sluice_contended_new(config, loads, lanes, placed, jobs, error)
         storage, programs = self._requests
         rows = ffi.cast("struct sluice_program *", programs.ctypes.data)
         return lib.sluice_contended_by_request(storage, rows, lanes, jobs, error)
@@ -338,6 +403,14 @@ class Contention:
         """The table for `engine.run`; this storage lives as long as the table is in use."""
         table = lib.sluice_contended_storage(self._contended)
         return ffi.gc(table, partial(outlive, self))
+
+    @property
+    def written(self) -> NDArray[np.float64]:
+        """Bytes on each target; none where targets are not told apart."""
+        found: list[float] = []
+        while (one := lib.sluice_contended_written(self._contended, len(found))) != ffi.NULL:
+            found.append(one[0])
+        return np.array(found)
 
     @property
     def results(self) -> NDArray[Any]:
