@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
+from recorded import coruns
 
-from sluice.interference.observations import Observation
+from sluice.interference.observations import Observation, observations
 from sluice.interference.programs import KIB, MIB, Program
 from sluice.interference.site_model import SiteModel, fit
 from sluice.policies import core
@@ -127,6 +128,24 @@ def test_what_reads_take_and_keep_is_learned_and_moves_nothing_of_writes(level, 
         found = model.share_kept(item.victim, item.others)
         assert found == of_writes.share_kept(item.victim, item.others)
     assert model.basis.reads == len(reads)
+
+
+def test_measured_reads_are_predicted_at_chunks_that_the_fit_has_not_seen(capsys):
+    """On storage that serves reads and writes from one queue; the kernel lets reads in early."""
+    seen = observations(coruns("calibration-reads"))
+    errors: dict[str, list[float]] = {"learned": [], "as rewriting": []}
+    for chunk in {program.chunk_bytes for item in seen for program in item.members}:
+        known = [item for item in seen if all(p.chunk_bytes != chunk for p in item.members)]
+        left_out = [item for item in seen if item not in known and item.is_of_readers]
+        writers = [item for item in known if item.is_of_writers]
+        for name, model in (("learned", fit(known)), ("as rewriting", fit(writers))):
+            off = [abs(math.log(model.predict(item) / item.rho)) for item in left_out]
+            errors[name] += off
+    found = {name: float(np.median(off)) for name, off in errors.items()}
+    with capsys.disabled():
+        print(f"\n{len(errors['learned'])} losses with reads, median error of log I: {found}")
+    assert found["learned"] < 0.2
+    assert found["learned"] < 0.3 * found["as rewriting"]
 
 
 def test_streams_take_by_processes_where_no_others_were_measured():
