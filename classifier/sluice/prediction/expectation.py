@@ -22,6 +22,7 @@ from sluice.patterns.profile import SINGLE_RUN_LOG_SD
 from sluice.policies import core
 from sluice.policies.core import UNKNOWN
 from sluice.prediction.jobs import NUMBERS, alone_log_sd
+from sluice.prediction.submission_features import VOLUMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -53,10 +54,10 @@ FIRST_SPREAD = 0.5  # of ln (value): what one run lets expect of the next
 FEWEST_BYTES = 1024.0  # below, factors mean nothing
 MIN_TRIED = 20  # runs of a site, for what a memory lost by them to count
 _TO_LAST, _TO_MANY = (0.0, 0.005, 0.01, 0.02), (0.02, 0.01, 0.005, 0.0)
-_UNTOLD = {
-    name: _TO_LAST if name in ("write_bytes", "read_bytes") else _TO_MANY for name in NUMBERS
-}
+_UNTOLD = {name: _TO_LAST if name in VOLUMES else _TO_MANY for name in NUMBERS}
 """What memories lose at a site that has not told: volumes are the last run's, rates many runs'."""
+_HANDICAP = np.array([[0.0, 0.3, 0.3, 0.3] if name in VOLUMES else [0.0] * 4 for name in NUMBERS])
+"""What a longer memory must save of a volume: chance favours one of them as often as not."""
 
 
 def recency(jobs: Sequence[FinishedJob]) -> Array:
@@ -149,8 +150,7 @@ def expected(
         for name, share in job.profile.shares.items():
             shares[name] += weight / total * share
     values = carried_over(jobs, NUMBERS, laws)
-    faster = None if losses is None else _faster(NUMBERS, values, losses)
-    medians = _weighted_medians(NUMBERS, values, weights, faster)
+    medians, spread = _tell(NUMBERS, values, weights, losses, first_spread)
     return Profile(
         pattern=pattern,
         confidence=confidence,
@@ -158,11 +158,7 @@ def expected(
         numbers=medians,
         log_sd=_log_sd(jobs),
         runs=len(jobs),
-        spread=_with_doubt_of_alone(
-            spreads_of(NUMBERS, values, weights, medians, first_spread),
-            alone_log_sd(jobs),
-            medians.get("io_share", 1.0),
-        ),
+        spread=_with_doubt_of_alone(spread, alone_log_sd(jobs), medians.get("io_share", 1.0)),
     )
 
 
@@ -171,19 +167,50 @@ def told_by(
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Return those of SPREAD that runs tell, and their spreads: as `expected`, but that alone."""
     weights = recency(jobs)
-    values = carried_over(jobs, SPREAD, ())
-    medians = _weighted_medians(SPREAD, values, weights, _faster(SPREAD, values, losses))
-    spread = spreads_of(SPREAD, values, weights, medians)
+    medians, spread = _tell(SPREAD, carried_over(jobs, SPREAD, ()), weights, losses, FIRST_SPREAD)
     return medians, _with_doubt_of_alone(spread, alone_log_sd(jobs), medians.get("io_share", 1.0))
+
+
+def _tell(
+    names: Sequence[str], values: Array, weights: Array, losses: Losses | None, first_spread: float
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return what runs tell of each number, and the spread of the next run around that.
+
+    Where memories are chosen, the spread is how far off the chosen one was of the runs it told:
+    runs before a switch of inputs say nothing of how well the last run tells the next.
+    """
+    if losses is None:
+        medians = _weighted_medians(names, values, weights)
+        return medians, spreads_around(names, values, weights, medians)
+    missed = missed_by(names, values[:, -TRIED_RUNS - 1 :])
+    chosen = _memories(names, missed, losses)
+    ranks = np.arange(values.shape[1])[::-1]
+    faster = 0.5 ** (ranks * (1 / np.array(MEMORIES)[chosen] - 1 / HALF_LIFE_RUNS)[:, None])
+    medians = _weighted_medians(names, values, weights, faster)
+    rows = [place for place, name in enumerate(names) if name in SPREAD and name in medians]
+    spreads = _spreads_by(missed[chosen[rows], rows], first_spread)
+    return medians, dict(zip([names[row] for row in rows], spreads, strict=True))
+
+
+def _spreads_by(missed: Array, first: float) -> list[float]:
+    """Return the sd of what the next run is off by, from what runs were off by: (numbers, runs).
+
+    Drawn towards `first`, which counts as one run.
+    """
+    known = ~np.isnan(missed)
+    weights = np.where(known, 0.5 ** (np.arange(missed.shape[1])[::-1] / TRIED_HALF_LIFE), 0.0)
+    squares = (weights * np.where(known, missed, 0.0) ** 2).sum(axis=1)
+    return [math.sqrt(one) for one in (first**2 + squares) / (1 + weights.sum(axis=1))]
 
 
 # How many runs tell a number
 
 
-def lost_by(names: Sequence[str], values: Array) -> Array:
-    """Return what each memory lost by each run but the first: (memories, numbers, runs).
+def missed_by(names: Sequence[str], values: Array) -> Array:
+    """Return by how much each memory missed each run but the first, as |ln (value / told)|.
 
-    values: (names, runs), the oldest first, nan where not known; there the loss is nan.
+    values: (names, runs), the oldest first, nan where not known; there what is returned is nan,
+    too: (memories, names, runs - 1).
     """
     logs = np.log(np.maximum(values, _least(names)))
     runs = logs.shape[1]
@@ -201,24 +228,20 @@ def lost_by(names: Sequence[str], values: Array) -> Array:
         told[memory] = np.where(
             total[:, :, 0] > 0, np.take_along_axis(ordered, middle, axis=1), np.nan
         )
-    return np.asarray(np.minimum(np.abs(told - logs[None, :, 1:]), MOST_LOST))
+    return np.asarray(np.abs(told - logs[None, :, 1:]))
 
 
 def _least(names: Sequence[str]) -> Array:
     return np.array([[FEWEST_BYTES if name.endswith("_bytes") else 1e-9] for name in names])
 
 
-def _faster(names: Sequence[str], values: Array, losses: Losses) -> Array:
-    """Return by what weights of (names, runs) change for the memory of each number."""
-    runs = values.shape[1]
+def _memories(names: Sequence[str], missed: Array, losses: Losses) -> NDArray[np.int64]:
+    """Return the place among MEMORIES of the one that tells each number."""
     lost = np.array([losses.get(name, _UNTOLD[name]) for name in names]).T * SITE_RUNS
-    if runs > 1:
-        own = lost_by(names, values[:, -TRIED_RUNS - 1 :])
-        ranks = np.arange(own.shape[2])[::-1]
-        lost = lost + np.nansum(own * 0.5 ** (ranks / TRIED_HALF_LIFE), axis=2)
-    chosen = np.array(MEMORIES)[lost.argmin(axis=0)]
-    ranks = np.arange(runs)[::-1]
-    return np.asarray(0.5 ** (ranks * (1 / chosen - 1 / HALF_LIFE_RUNS)[:, None]))
+    ranks = np.arange(missed.shape[2])[::-1]
+    own = np.minimum(missed, MOST_LOST) * 0.5 ** (ranks / TRIED_HALF_LIFE)
+    lost = lost + np.nansum(own, axis=2) + _HANDICAP[[NUMBERS.index(name) for name in names]].T
+    return np.asarray(lost.argmin(axis=0))
 
 
 def site_losses(
@@ -233,9 +256,9 @@ def site_losses(
     count: dict[int, Array] = defaultdict(lambda: np.zeros(len(NUMBERS)))
     for uid, jobs in groups:
         if len(jobs) > 1:
-            lost = lost_by(NUMBERS, carried_over(jobs[-TRIED_RUNS - 1 :], NUMBERS, ()))
-            total[uid] += np.nansum(lost, axis=2)
-            count[uid] += (~np.isnan(lost[0])).sum(axis=1)
+            missed = missed_by(NUMBERS, carried_over(jobs[-TRIED_RUNS - 1 :], NUMBERS, ()))
+            total[uid] += np.nansum(np.minimum(missed, MOST_LOST), axis=2)
+            count[uid] += (~np.isnan(missed[0])).sum(axis=1)
     found = {}
     for place, name in enumerate(NUMBERS):
         users = [uid for uid in total if count[uid][place]]
@@ -267,17 +290,16 @@ def carried_over(jobs: Sequence[FinishedJob], names: Sequence[str], laws: Sequen
     return np.ascontiguousarray(values)
 
 
-def spreads_of(
+def spreads_around(
     rows_of: Sequence[str],
     values: Array,
     weights: Array,
     centres: Mapping[str, float],
-    first: float = FIRST_SPREAD,
 ) -> dict[str, float]:
     """Return the sd of ln (value of the next run) around what is expected, where that is told.
 
-    rows_of: names of the rows of values. Drawn towards `first`, which counts as one run; few runs
-    leave more open.
+    rows_of: names of the rows of values. Drawn towards FIRST_SPREAD, which counts as one run;
+    few runs leave more open.
     """
     names = [name for name in SPREAD if name in centres]
     if not names:
@@ -290,7 +312,7 @@ def spreads_of(
     counted = np.where(known, weights, 0.0)
     total = counted.sum(axis=1)
     count = total**2 / (counted**2).sum(axis=1)
-    variance = (first**2 + count * (counted * logs**2).sum(axis=1) / total) / (1 + count)
+    variance = (FIRST_SPREAD**2 + count * (counted * logs**2).sum(axis=1) / total) / (1 + count)
     return dict(zip(names, np.sqrt(variance * (1 + 1 / count)).tolist(), strict=True))
 
 

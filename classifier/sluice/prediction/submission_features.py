@@ -136,7 +136,9 @@ def reliability_of(runs: Iterable[tuple[Predicted | None, Profile]]) -> float:
     return true / total
 
 
-UNSURE = frozenset({"unknown_job", "low_confidence", "others_only", "volume_only", "ignored"})
+UNSURE = frozenset(
+    {"unknown_job", "low_confidence", "little_io", "others_only", "volume_only", "ignored"}
+)
 """Reasons of decisions whose prediction is too unsure to go by, whatever its numbers."""
 SLACK = 3  # seconds between a decision and its job's submit time, at most
 _QUOTING = re.compile(r"""['"\\]""")
