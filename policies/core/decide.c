@@ -1,5 +1,6 @@
 #include "decide.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -290,11 +291,9 @@ abstain_because (uint32_t reason, struct sluice_decision *out)
 }
 
 static void
-decide_alongside_others (struct sluice_workspace *workspace,
-			 const struct sluice_situation *s,
-			 const struct sluice_config *config,
-			 const struct sluice_submission *submission, int is_enforced,
-			 int64_t now, struct sluice_decision *out)
+look_around (struct sluice_workspace *workspace, const struct sluice_situation *s,
+	     const struct sluice_config *config, const struct sluice_submission *submission,
+	     int is_enforced, int64_t now)
 {
 	workspace->situation = s;
 	workspace->job.nodes = submission->nodes ? submission->nodes : 1;
@@ -304,14 +303,27 @@ decide_alongside_others (struct sluice_workspace *workspace,
 	    = !is_enforced || sluice_is_controlled (config, submission);
 	workspace->now = (double)now;
 	obey_reviews (workspace, submission);
+}
+
+/* What looks harmless although its rate alone is not known may be what loses most. */
+static int
+is_harmless_unknown (const struct sluice_profile *p, uint32_t reason)
+{
+	return reason == SLUICE_REASON_HARMLESS && !is_alone_known (p);
+}
+
+static void
+decide_alongside_others (struct sluice_workspace *workspace,
+			 const struct sluice_submission *submission, int64_t now,
+			 struct sluice_decision *out)
+{
 	weigh_job (workspace, &out->prediction.profile, submission, out);
 	if (!is_steady (workspace, submission, out))
 		abstain_because (SLUICE_REASON_WIDE_SPREAD, out);
-	else if (out->reason == SLUICE_REASON_HARMLESS
-		 && !is_alone_known (&out->prediction.profile))
+	else if (is_harmless_unknown (&out->prediction.profile, out->reason))
 		abstain_because (SLUICE_REASON_ALONE_UNKNOWN, out);
-	if (sluice_bundle_review_of (s->bundle, 1u << SLUICE_RULING_NEVER_DELAY, submission,
-				     now))
+	if (sluice_bundle_review_of (workspace->situation->bundle,
+				     1u << SLUICE_RULING_NEVER_DELAY, submission, now))
 		abstain_because (SLUICE_REASON_NEVER_DELAYED, out);
 }
 
@@ -327,20 +339,43 @@ insignificance_of (const struct sluice_profile *p, uint32_t klass,
 	return SLUICE_REASON_NONE;
 }
 
-/* Whether the job may be too large to be left alone, although it is not predicted to. */
-static int
-may_matter (struct sluice_workspace *workspace, const struct sluice_profile *profile,
-	    const struct sluice_policy *policy)
+/* Leave a job alone that is predicted not to matter, unless it may be so large that it
+ * would be kept from starting. One that may matter, and would share all the same, is left
+ * for the reason that it would share. */
+static void
+leave (struct sluice_workspace *workspace, const struct sluice_submission *submission,
+       struct sluice_decision *out)
 {
+	const struct sluice_profile *profile = &out->prediction.profile;
+	const struct sluice_policy *policy = workspace->situation->policy;
 	const struct sluice_profile *shifted = &workspace->shifted;
+	struct sluice_decision *end = &workspace->if_shifted;
 
 	for (int i = 0; is_vague (profile) && i < 2; i++) {
 		sluice_profile_shift (profile, plausible_ends[i], &workspace->shifted);
 		if (insignificance_of (shifted, sluice_class_of (shifted, policy), policy)
-		    == SLUICE_REASON_NONE)
-			return 1;
+		    != SLUICE_REASON_NONE)
+			continue;
+		memset (end, 0, sizeof *end);
+		weigh_job (workspace, shifted, submission, end);
+		if (!is_sharing (end->action) || is_harmless_unknown (profile, end->reason)
+		    || out->prediction.evidence == SLUICE_EVIDENCE_UNCONFIRMED) {
+			abstain_because (SLUICE_REASON_WIDE_SPREAD, out);
+			return;
+		}
+		out->reason = end->reason;
 	}
-	return 0;
+	out->action = SLUICE_ACTION_LEAVE;
+}
+
+/* Whether it does not matter even if it is as large as nine in ten runs are. */
+static int
+is_surely_little (const struct sluice_profile *p, const struct sluice_policy *policy)
+{
+	const size_t share = offsetof (struct sluice_profile, io_share) / sizeof (double);
+	double spread = (double)p->spread[share];
+	return p->io_share >= 0.0 && spread >= 0.0
+	       && p->io_share * exp (plausible_ends[1] * spread) < policy->min_io_share;
 }
 
 /* Whether the prediction says enough to go on. */
@@ -360,7 +395,9 @@ judge_prediction (const struct sluice_prediction *prediction,
 	    || p->pattern == SLUICE_PATTERN_UNKNOWN)
 		return SLUICE_REASON_UNKNOWN_JOB;
 	if (p->confidence < policy->min_confidence)
-		return SLUICE_REASON_LOW_CONFIDENCE;
+		return is_own && is_surely_little (p, policy)
+			   ? SLUICE_REASON_LITTLE_IO
+			   : SLUICE_REASON_LOW_CONFIDENCE;
 	if (!is_own)
 		return SLUICE_REASON_OTHERS_ONLY;
 
@@ -406,6 +443,20 @@ check_tokens_fit (const struct sluice_policy *policy,
 	abstain_because (SLUICE_REASON_EXEMPT_LICENSES, out);
 }
 
+static void
+act (struct sluice_workspace *workspace, const struct sluice_submission *submission,
+     int64_t now, struct sluice_decision *out)
+{
+	out->reason = judge_prediction (&out->prediction, workspace->situation->policy);
+	if (out->reason == SLUICE_REASON_NONE)
+		decide_alongside_others (workspace, submission, now, out);
+	else if (out->reason == SLUICE_REASON_INSIGNIFICANT
+		 || out->reason == SLUICE_REASON_FEW_BYTES)
+		leave (workspace, submission, out);
+	else if (out->reason == SLUICE_REASON_LITTLE_IO)
+		out->action = SLUICE_ACTION_LEAVE;
+}
+
 void
 sluice_decide (struct sluice_workspace *workspace, const struct sluice_situation *situation,
 	       const struct sluice_config *config,
@@ -433,17 +484,9 @@ sluice_decide (struct sluice_workspace *workspace, const struct sluice_situation
 		sluice_predict_by_hints (situation->policy, &submission->hints,
 					 &out->prediction);
 	out->reason = judge_snapshot (situation, now);
-	if (out->reason == SLUICE_REASON_NONE)
-		out->reason = judge_prediction (&out->prediction, situation->policy);
-	if (out->reason == SLUICE_REASON_NONE)
-		decide_alongside_others (workspace, situation, config, submission,
-					 is_enforced, now, out);
-	else if (out->reason == SLUICE_REASON_INSIGNIFICANT
-		 || out->reason == SLUICE_REASON_FEW_BYTES) {
-		if (may_matter (workspace, &out->prediction.profile, situation->policy))
-			out->reason = SLUICE_REASON_WIDE_SPREAD;
-		else
-			out->action = SLUICE_ACTION_LEAVE;
+	if (out->reason == SLUICE_REASON_NONE) {
+		look_around (workspace, situation, config, submission, is_enforced, now);
+		act (workspace, submission, now, out);
 	}
 	if (is_enforced)
 		check_tokens_fit (situation->policy, submission, out);

@@ -99,7 +99,10 @@
 	X (KEPT_APART, "kept_apart", "a review keeps it apart from a job that runs")       \
 	X (LET_TOGETHER, "let_together",                                                   \
 	   "a review lets it run together with a job that runs, and it harms no other")    \
-	X (UNCONFIRMED, "unconfirmed", "no system counter confirms its I/O volume")
+	X (UNCONFIRMED, "unconfirmed", "no system counter confirms its I/O volume")        \
+	X (LITTLE_IO, "little_io",                                                         \
+	   "its pattern is uncertain, but in any pattern too little of its run time is "   \
+	   "I/O")
 
 /* X(NAME, json_name, sentence): what became of a decision in `enforce`. */
 #define SLUICE_GRANTS(X)                                                                   \

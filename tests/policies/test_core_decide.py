@@ -641,9 +641,22 @@ def test_a_wide_spread_that_changes_nothing_is_no_reason_to_abstain():
 
 def test_a_job_that_may_matter_is_not_called_insignificant():
     assert decision_alongside(profile=TINY).reason == "insignificant"
-    unsure = {**TINY, "spread": {"io_share": 4.0}}
+    unsure = {**HEAVY, "io_share": 0.01, "spread": {"io_share": 4.0}}
     decision = decision_alongside(profile=unsure)
+    assert (decision.action, decision.reason) == ("leave", "no_corunners")
+    alongside = corunner(1, HEAVY, expected_end=NOW + 300)
+    decision = decision_alongside(alongside, profile=unsure, nodes=64, conf=CHEAP_WAITS)
     assert (decision.action, decision.reason) == ("abstain", "wide_spread")
+
+
+@pytest.mark.parametrize(
+    ("spread", "expected"),
+    [(1.0, ("leave", "little_io")), (4.0, ("abstain", "low_confidence"))],
+)
+def test_what_is_little_in_any_pattern_is_left_alone_however_uncertain_that_is(spread, expected):
+    unsure = {**TINY, "confidence": 0.3, "spread": {"io_share": spread}}
+    decision = decision_alongside(corunner(1, HEAVY), profile=unsure)
+    assert (decision.action, decision.reason) == expected
 
 
 def test_who_hardly_ever_ran_undisturbed_is_not_called_harmless():
