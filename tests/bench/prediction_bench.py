@@ -7,7 +7,9 @@
 
 The runs are made up (`made_users`): users keep an input and switch it under one name, alternate,
 vary, drift. `rows` predicts each run from those that had ended two minutes, an hour or a day
-before; then, by habit, those that had ended two minutes before. `parts` takes one part of the
+before, and decides on it next to those that ran: `decided` is the share of all on which Sluice did
+not abstain, `matter` that of those with 2 % of I/O; then, by habit, those that had ended two
+minutes before. `parts` takes one part of the
 learning away at a time. `others` asks jobs that merely resemble a run: a forest over size, name,
 user and account, and the commonest pattern of the account. `speed` times the backtest of 50,000
 runs. Three in ten runs are only learned from.
@@ -16,14 +18,16 @@ runs. Three in ten runs are only learned from.
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 sys.path.append(str(Path(__file__).parents[1] / "lab"))
 
+from decided_users import is_decided, matters, share_decided, walk_deciding
 from made_users import made_users
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.feature_extraction.text import HashingVectorizer
@@ -34,12 +38,17 @@ from sluice.prediction.expectation import MEMORIES, NUMBERS
 from sluice.prediction.score import PastPrediction, Score, judge, scores
 from sluice.prediction.train import Past
 
+if TYPE_CHECKING:
+    from sluice.policies.record import Record
+    from sluice.prediction.jobs import FinishedJob
+
 SKIP = 0.3
 DELAYS = {"2 minutes": 120, "1 hour": 3600, "1 day": 86400}
 COLUMNS = ("answered", "pattern", "within 2x", "last run", "mean", "in 90 %", "wide")
+DECIDED = ("decided", "matter")
 
 
-def show(name: str, score: Score) -> None:
+def show(name: str, score: Score, *more: float | None) -> None:
     figures = (
         score.answered,
         score.accuracy_answered,
@@ -48,13 +57,22 @@ def show(name: str, score: Score) -> None:
         score.mean_within_2,
         score.bytes_inside,
         score.flagged,
+        *more,
     )
     told = (f"{'-' if one is None else f'{one:.1%}':>10}" for one in figures)
     print(f"{name:28} {score.jobs:7} {''.join(told)}", flush=True)
 
 
-def head(title: str) -> None:
-    print(f"{title:28} {'jobs':>7} {''.join(f'{column:>10}' for column in COLUMNS)}", flush=True)
+def head(title: str, *more: str) -> None:
+    columns = "".join(f"{column:>10}" for column in (*COLUMNS, *more))
+    print(f"{title:28} {'jobs':>7} {columns}", flush=True)
+
+
+def sites(runs: int, seeds: int) -> Iterator[tuple[dict[tuple[int, ...], str], Past]]:
+    """Yield habits by logs, and the runs, of some made-up sites."""
+    for seed in range(1, seeds + 1):
+        made = made_users(runs, seed=seed)
+        yield {job.logs: habit for habit, job in made}, Past([job for _, job in made], [])
 
 
 def predicted(
@@ -62,22 +80,30 @@ def predicted(
 ) -> list[tuple[str, PastPrediction]]:
     """Predict the runs of some made-up sites; with the habit of each."""
     found = []
-    for seed in range(1, seeds + 1):
-        made = made_users(runs, seed=seed)
-        habits = {job.logs: habit for habit, job in made}
-        past = Past([job for _, job in made], [])
+    for habits, past in sites(runs, seeds):
         items, _ = walk(past, skip=SKIP, known_after=known_after, deployed=arm)
         found += [(habits[item.job.logs], item) for item in items]
     return found
 
 
 def show_rows(runs: int, seeds: int) -> None:
-    head("known if ended before")
+    head("known if ended before", *DECIDED)
     fresh: list[tuple[str, PastPrediction]] = []
+    abstained: dict[str, Counter[str]] = {}
     for name, seconds in DELAYS.items():
-        found = predicted(runs, seeds, known_after=seconds)
+        found: list[tuple[str, PastPrediction]] = []
+        made: list[tuple[FinishedJob, Record]] = []
+        for habits, past in sites(runs, seeds):
+            items, records = walk_deciding(past, skip=SKIP, known_after=seconds)
+            found += [(habits[item.job.logs], item) for item in items]
+            made += [(item.job, records[item.job.logs]) for item in items]
         fresh = fresh or found
-        show(name, judge([item for _, item in found], []))
+        those = [(job, record) for job, record in made if matters(job)]
+        abstained[name] = Counter(r.decision.reason for _, r in made if not is_decided(r))
+        score = judge([item for _, item in found], [])
+        show(name, score, share_decided(made), share_decided(those))
+    for name, reasons in abstained.items():
+        print(f"abstained, {name}: {', '.join(f'{n} {why}' for why, n in reasons.most_common())}")
     print()
     head("habit (2 minutes)")
     habits = {id(item): habit for habit, item in fresh}

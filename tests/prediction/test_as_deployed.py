@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from decided_users import matters, share_decided, walk_deciding
 from finished import finished_job
 from made_users import HABITS, made_users
 
@@ -46,6 +47,17 @@ def test_bytes_are_right_as_often_as_the_last_runs_and_intervals_hold(users, kno
     assert 0.85 <= found.bytes_inside <= 0.95
     assert found.accuracy_answered > 0.9
     assert found.answered > 0.65
+
+
+def test_most_submissions_are_decided_on_and_most_of_those_that_matter(users):
+    items, records = walk_deciding(users, skip=0.5, known_after=120)
+    made = [(item.job, records[item.job.logs]) for item in items]
+    those = [(job, record) for job, record in made if matters(job)]
+    assert share_decided(made) >= 0.65
+    assert share_decided(those) >= 0.75
+    left = [job for job, record in made if record.decision.action == "leave"]
+    assert sum(map(matters, left)) < 0.1 * len(left)
+    assert {record.decision.reason for _, record in made} > {"insignificant", "little_io"}
 
 
 def test_made_up_users_are_as_production_has_them():
