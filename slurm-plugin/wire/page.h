@@ -39,8 +39,9 @@
 #define SLUICE_TURNS_MAX_DEVICES 32
 
 enum sluice_turns_flags_of_words {
-	SLUICE_TURNS_ROOT_TOO = 1 << 0, /* tests: root's processes are held as others */
-	SLUICE_TURNS_PLACED = 1 << 1,	/* a process of slurmstepd follows `place` */
+	SLUICE_TURNS_ROOT_TOO = 1 << 0,	 /* tests: root's processes are held as others */
+	SLUICE_TURNS_PLACED = 1 << 1,	 /* a process of slurmstepd follows `place` */
+	SLUICE_TURNS_IN_BLOCKS = 1 << 2, /* and can do so with blocks alone */
 };
 
 /* Targets of one lane, a bit each. */

@@ -50,6 +50,7 @@ enum wire_burst_flags {
 	WIRE_QUIET = 1 << 5,	 /* nothing was under way at the last scan */
 	WIRE_WRITING = 1 << 6,	 /* a call that writes or syncs was */
 	WIRE_PLACED = 1 << 7,	 /* its new files follow struct wire_place */
+	WIRE_IN_BLOCKS = 1 << 8, /* with aligned blocks of targets alone */
 };
 
 /* One job on one node. Counters are of all its processes there, and only rise. */

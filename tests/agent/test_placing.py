@@ -4,7 +4,7 @@ import time
 
 import pytest
 from turns_daemons import RATE, Cluster, wait_for
-from turns_page import PLACED, now_ns
+from turns_page import IN_BLOCKS, PLACED, now_ns
 
 TARGETS = 8
 
@@ -29,8 +29,8 @@ def job(job_id, width=2.0, **members):
     return {"job_id": job_id, "lane_mask": 1, "profile": profile} | members
 
 
-def start(cluster: Cluster, *jobs, mode="enforce"):
-    cluster.configure(mode=mode, targets=TARGETS, bandwidth=TARGETS * RATE)
+def start(cluster: Cluster, *jobs, mode="enforce", lanes=("sl0",)):
+    cluster.configure(mode=mode, targets=TARGETS, bandwidth=TARGETS * RATE, lanes=lanes)
     cluster.publish_jobs(*jobs)
     cluster.start_turns()
     return cluster.agent()
@@ -86,12 +86,27 @@ def test_a_block_that_the_node_knows_counts_before_the_profile(cluster):
     assert len(wait_for_targets(cluster.page(agent, 1, flags=PLACED, block=(4, 4)), 4)) == 4
 
 
+def test_where_targets_come_in_blocks_a_job_gets_a_whole_free_one(cluster):
+    agent = start(cluster, *(job(i) for i in (1, 2, 3)))
+    busy = cluster.page(agent, 1, block=(2, 1))
+    begin(cluster, busy, 1)
+    pages = [cluster.page(agent, i, flags=PLACED | IN_BLOCKS) for i in (2, 3)]
+    found = [wait_for_targets(page, 2) for page in pages]
+    assert all(targets in ({0, 1}, {4, 5}, {6, 7}) for targets in found)
+    assert found[0] != found[1]
+
+
 def test_when_the_coordinator_ends_files_go_anywhere(cluster):
     agent = start(cluster, job(1))
     placed = cluster.page(agent, 1, flags=PLACED)
     wait_for_targets(placed, 2)
     cluster.turns.kill()
     wait_for_targets(placed, 0)
+
+
+def test_a_job_on_all_of_one_lane_is_on_that_lane(cluster):
+    agent = start(cluster, job(1, lane_mask=0))
+    wait_for_targets(cluster.page(agent, 1, flags=PLACED), 2)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +119,7 @@ def test_when_the_coordinator_ends_files_go_anywhere(cluster):
     ids=["its targets are not known", "it uses all targets", "it writes on any lane"],
 )
 def test_nothing_is_said_to_a_job(cluster, one):
-    agent = start(cluster, one, job(2))
+    agent = start(cluster, one, job(2), lanes=("sl0", "sl1"))
     placed, other = (cluster.page(agent, i, flags=PLACED) for i in (1, 2))
     wait_for_targets(other, 2)
     assert targets_of(placed) == set()

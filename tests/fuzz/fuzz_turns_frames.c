@@ -93,6 +93,7 @@ play (struct bursts *bursts, struct bursts_rules *rules, const uint8_t *data, si
 			rules->number++;
 			rules->holds = data[at + 1] & 1;
 			rules->is_off = (data[at + 1] & 6) == 6;
+			rules->storage.lane_count = data[at + 1] & 8 ? 1 : 2;
 		}
 		if (bursts_active_count (bursts) > bursts_job_count (bursts)
 		    || bursts_holding_count (bursts) > bursts_job_count (bursts))

@@ -121,18 +121,24 @@ def darshan_logs() -> dict[str, bytes]:
 
 
 def turns_report(
-    sent: int, *bursts: tuple[int, int, int, int], agent: int = 0, count: int | None = None
+    sent: int,
+    *bursts: tuple[int, int, int, int],
+    agent: int = 0,
+    count: int | None = None,
+    block: tuple[int, int] = (0, 0),
 ) -> bytes:
     """Return the act of reporting bursts: job, flags, nodes, bytes."""
     body = struct.pack("<QII", sent, len(bursts) if count is None else count, 0)
     for job, flags, nodes, written in bursts:
         head = struct.pack("<4I", job, flags, nodes, 2)
         body += head + struct.pack("<10Q", sent // 2, written, 9, 0, 0, 0, 0, 0, 2**64 - 1, 0)
+        body += struct.pack("<HHI", *block, 0)
     return struct.pack("<BBH", 0, agent, len(body)) + body
 
 
-ACTIVE, HELD, GONE = 1, 4, 16
+ACTIVE, HELD, GONE, PLACED, IN_BLOCKS = 1, 4, 16, 128, 256
 DECIDE, DROP, OBSERVE, SWITCH_OFF = b"\1\100", b"\2\0", b"\3\0", b"\3\6"
+ONE_LANE = b"\3\11"
 SECOND = 10**9
 BOTH_WRITE = turns_report(SECOND, (1, ACTIVE, 64, 10**6), (2, ACTIVE, 1, 10**6))
 TURNS = {
@@ -144,8 +150,17 @@ TURNS = {
     "gone": BOTH_WRITE + DECIDE + turns_report(2 * SECOND, (1, GONE, 0, 0)) + DECIDE + DROP,
     "switched": BOTH_WRITE + DECIDE * 3 + OBSERVE + DECIDE + SWITCH_OFF + DECIDE,
     "two-agents": BOTH_WRITE + turns_report(1, (1, ACTIVE, 64, 7), agent=1) + DECIDE * 4,
+    "placed": ONE_LANE
+    + turns_report(SECOND, (1, PLACED, 2, 0), (2, PLACED | IN_BLOCKS, 2, 0), block=(0, 2))
+    + DECIDE
+    + turns_report(2 * SECOND, (3, ACTIVE, 4, 10**6), agent=1, block=(1, 3))
+    + DECIDE * 8
+    + turns_report(3 * SECOND, (1, PLACED | ACTIVE, 2, 10**6), block=(65530, 65535))
+    + DECIDE * 8
+    + OBSERVE
+    + DECIDE,
     "count": turns_report(SECOND, (1, ACTIVE, 1, 1), count=2**32 - 1),
-    "stream": struct.pack("<IHHQ", 16, 1, 1, 0) + bytes(16) + struct.pack("<IHHQ", 4096, 3, 1, 0),
+    "stream": struct.pack("<IHHQ", 16, 1, 2, 0) + bytes(16) + struct.pack("<IHHQ", 4096, 3, 2, 0),
 }
 
 

@@ -41,7 +41,7 @@ NUMBERS = {
     if value[0].isdigit()
 }
 COUNTERS = tuple(re.findall(r"X \((\w+),", HEADER.read_text()))
-ROOT_TOO, PLACED = 1, 2
+ROOT_TOO, PLACED, IN_BLOCKS = 1, 2, 4
 
 
 def build() -> Path:

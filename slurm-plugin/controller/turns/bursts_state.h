@@ -87,6 +87,7 @@ struct burst_job {
 	uint32_t
 	    placed_slot; /* among those that follow `targets`, from 1; 0: it does not */
 	struct sluice_turns_targets block;    /* of its admin comment; none: unknown */
+	uint32_t is_in_blocks;		      /* its targets can be no others */
 	struct sluice_turns_targets targets;  /* of its new files; none: anywhere */
 	double targets_said, targets_changed; /* clocks */
 	/* for the status */

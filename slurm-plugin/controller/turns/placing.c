@@ -21,6 +21,7 @@ _Static_assert(sizeof (struct sluice_turns_targets) * 8 == SLUICE_MAX_TARGETS
 
 struct placing {
 	struct bursts *bursts;
+	const struct sluice_turns_storage *storage;
 	uint32_t lane, targets;
 	double clock;
 	struct sluice_placement placement;
@@ -92,8 +93,33 @@ set_place (struct bursts *bursts, struct burst_job *job,
 }
 
 static void
-choose (const struct placing *p, const struct burst_job *job, uint32_t width,
-	struct sluice_turns_targets *out)
+set_target (struct sluice_turns_targets *targets, uint32_t target)
+{
+	targets->bits[target / 64] |= 1ull << target % 64;
+}
+
+/* Of equal blocks the next by the job's number. */
+static void
+choose_block (const struct placing *p, const struct burst_job *job, uint32_t width,
+	      struct sluice_turns_targets *out)
+{
+	uint32_t blocks = p->targets / width, least = UINT32_MAX, best = 0;
+	for (uint32_t i = 0; i < blocks; i++) {
+		uint32_t first = (job->id + i) % blocks * width, weight = 0;
+		for (uint32_t t = first; t < first + width; t++)
+			weight += p->weights[t];
+		if (weight < least) {
+			least = weight;
+			best = first;
+		}
+	}
+	for (uint32_t t = best; t < best + width; t++)
+		set_target (out, t);
+}
+
+static void
+choose_any (const struct placing *p, const struct burst_job *job, uint32_t width,
+	    struct sluice_turns_targets *out)
 {
 	uint16_t weights[SLUICE_MAX_TARGETS], chosen[SLUICE_MAX_TARGETS];
 	for (uint32_t t = 0; t < p->targets; t++)
@@ -101,16 +127,15 @@ choose (const struct placing *p, const struct burst_job *job, uint32_t width,
 		    = p->weights[t] < UINT16_MAX ? (uint16_t)p->weights[t] : UINT16_MAX;
 	uint32_t count = sluice_placement_at_create (&p->placement, weights, width,
 						     job->id * width, chosen);
-	memset (out, 0, sizeof *out);
 	for (uint32_t i = 0; i < count; i++)
-		out->bits[chosen[i] / 64] |= 1ull << chosen[i] % 64;
+		set_target (out, chosen[i]);
 }
 
 /* Returns the clock at which to look again. */
 static double
 place_idle (struct placing *p, struct burst_job *job, uint32_t width)
 {
-	struct sluice_turns_targets wanted;
+	struct sluice_turns_targets wanted = { { 0 } };
 	int is_new = count_targets (&job->targets) != width;
 	uint32_t disturbing = bursts_on (p, &job->targets);
 	if (!is_new && !disturbing)
@@ -118,7 +143,10 @@ place_idle (struct placing *p, struct burst_job *job, uint32_t width)
 	if (p->clock < job->targets_changed + least_stay)
 		return job->targets_changed + least_stay;
 	weigh (p, job, -1);
-	choose (p, job, width, &wanted);
+	if (job->is_in_blocks)
+		choose_block (p, job, width, &wanted);
+	else
+		choose_any (p, job, width, &wanted);
 	if (is_new || bursts_on (p, &wanted) < disturbing)
 		set_place (p->bursts, job, &wanted, p->clock);
 	weigh (p, job, 1);
@@ -141,10 +169,11 @@ place_job (struct placing *p, struct burst_job *job)
 	return smaller (again, job->targets_said + renewal);
 }
 
+/* Whether this is the only lane that it writes to. */
 static int
-is_on (const struct burst_job *job, uint32_t lane)
+is_on (const struct placing *p, const struct burst_job *job)
 {
-	return job->lane_mask == 1u << lane;
+	return sluice_turns_lanes (p->storage, job->lane_mask) == 1u << p->lane;
 }
 
 static double
@@ -153,13 +182,13 @@ place_on_lane (struct placing *p)
 	struct bursts *bursts = p->bursts;
 	double again = INFINITY;
 	for (uint32_t i = 0; i < bursts->active_count; i++)
-		if (is_on (bursts->active[i], p->lane))
+		if (is_on (p, bursts->active[i]))
 			weigh (p, bursts->active[i], BURST_WEIGHT);
 	for (uint32_t i = 0; i < bursts->placed_count; i++)
-		if (is_on (bursts->placed[i], p->lane) && !bursts->placed[i]->slot)
+		if (is_on (p, bursts->placed[i]) && !bursts->placed[i]->slot)
 			weigh (p, bursts->placed[i], 1);
 	for (uint32_t i = 0; i < bursts->placed_count; i++)
-		if (is_on (bursts->placed[i], p->lane))
+		if (is_on (p, bursts->placed[i]))
 			again = smaller (again, place_job (p, bursts->placed[i]));
 	return again;
 }
@@ -184,6 +213,7 @@ bursts_place (struct bursts *bursts, const struct bursts_rules *rules, double cl
 			continue;
 		p = (struct placing){
 			.bursts = bursts,
+			.storage = &rules->storage,
 			.lane = lane,
 			.targets = (uint32_t)targets,
 			.clock = clock,

@@ -21,15 +21,14 @@ find_corunner (const struct sluice_snapshot *snapshot, uint32_t job_id)
 
 /* Targets that it needs of its lane; 0: unknown, or it writes on several. */
 static uint32_t
-width_of (const struct sluice_corunner *one, const struct sluice_policy *policy)
+width_of (const struct sluice_corunner *one, const struct sluice_turns_storage *storage)
 {
-	uint32_t mask = one->lane_mask;
-	uint32_t lane = mask ? (uint32_t)__builtin_ctz (mask) : SLUICE_MAX_LANES;
-	if (!policy || lane >= policy->lane_count || mask != 1u << lane)
+	uint32_t lanes = sluice_turns_lanes (storage, one->lane_mask);
+	const struct sluice_turns_lane *lane = &storage->lanes[__builtin_ctz (lanes)];
+	if ((lanes & (lanes - 1u)) != 0 || !(lane->targets <= SLUICE_MAX_TARGETS))
 		return 0;
-	uint32_t targets = policy->lanes[lane].targets;
-	double rate = targets ? policy->lanes[lane].bandwidth / targets : 0.0;
-	return sluice_placement_need (&one->profile, rate, targets);
+	return sluice_placement_need (&one->profile, lane->bytes / lane->targets,
+				      (uint32_t)lane->targets);
 }
 
 void
@@ -42,7 +41,7 @@ bursts_predict (struct burst_job *job, const struct bursts_rules *rules)
 	sluice_turns_demand (&found->profile, job->predicted);
 	job->burst_seconds = larger (found->profile.burst_seconds, 0.0);
 	job->lane_mask = found->lane_mask;
-	job->width = width_of (found, rules->policy);
+	job->width = rules->storage.lane_count ? width_of (found, &rules->storage) : 0;
 	job->program = sluice_turns_program (&found->profile);
 }
 

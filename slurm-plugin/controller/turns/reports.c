@@ -192,8 +192,10 @@ apply_report (struct bursts *bursts, struct bursts_agent *agent,
 	part->sent = report->sent;
 	part->flags = burst->flags;
 	set_block (part->job, burst->first_target, burst->target_count);
-	if (part->flags & WIRE_PLACED)
+	if (part->flags & WIRE_PLACED) {
+		part->job->is_in_blocks = (part->flags & WIRE_IN_BLOCKS) != 0;
 		bursts_add_placed (bursts, part->job);
+	}
 	part->writers = burst->writers;
 	part->may_hold = burst->may_hold;
 	part->reported = clock;

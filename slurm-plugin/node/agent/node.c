@@ -67,6 +67,7 @@ node_register (struct node *node, const struct sluice_agent_request *request,
 	if (job) {
 		job->registrations++;
 		job->is_placed |= request->flags & SLUICE_TURNS_PLACED;
+		job->is_in_blocks |= request->flags & SLUICE_TURNS_IN_BLOCKS;
 		job->is_due |= job->is_placed;
 	} else {
 		node->refused++;
@@ -195,7 +196,8 @@ flags_of (const struct node_job *job, uint64_t now)
 	       | (job->until > now ? WIRE_HELD : 0u) | (job->is_quiet ? WIRE_QUIET : 0u)
 	       | (is_uncovered (&job->sum) ? WIRE_UNCOVERED : 0u)
 	       | (job->sum.writing ? WIRE_WRITING : 0u)
-	       | (job->is_placed ? WIRE_PLACED : 0u);
+	       | (job->is_placed ? WIRE_PLACED : 0u)
+	       | (job->is_in_blocks ? WIRE_IN_BLOCKS : 0u);
 }
 
 int

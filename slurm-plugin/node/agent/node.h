@@ -44,6 +44,7 @@ struct node_job {
 	uint32_t is_due;       /* to be reported */
 	uint32_t is_exhausted; /* in this burst */
 	uint32_t is_placed;    /* a process follows the words' `place` */
+	uint32_t is_in_blocks; /* which are blocks */
 	uint16_t first_target, target_count; /* its block; count 0: unknown */
 };
 
