@@ -17,6 +17,7 @@
 enum {
 	SLUICE_MAX_ALTERNATIVES = SLUICE_MAX_LANES + 2,
 	SLUICE_MAX_REPORTED = 8, /* co-runners kept in a decision */
+	SLUICE_MAX_SINCE = 16,	 /* jobs decided on after the snapshot, kept in a place */
 };
 
 /* The spread beyond which, in one case of ten, the rate alone is off by more than e: what
@@ -57,6 +58,18 @@ struct sluice_decision {
 	struct sluice_corun coruns[SLUICE_MAX_REPORTED];
 };
 
+/* Where a job's output goes within its lane. */
+struct sluice_place {
+	uint32_t is_asked;	      /* 1: it is confined to a lane with Place=blocks */
+	uint32_t need;		      /* targets: sluice_placement_need */
+	struct sluice_placed_job job; /* block.count 0: all targets of its lanes */
+	struct sluice_placement_choice choice;
+	/* An input: the latest jobs that got a block after the snapshot was taken. */
+	uint32_t since_count;
+	uint32_t reserved;
+	struct sluice_placed_job since[SLUICE_MAX_SINCE];
+};
+
 /* Bundle and snapshot made ready: the pressures of the co-runners, what each
  * loses already. Made when either changes, never in a decision. */
 struct sluice_situation;
@@ -79,12 +92,15 @@ void sluice_corunner_set_destroy (struct sluice_corunner_set *set); /* NULL is f
 int sluice_corunner_set_add (struct sluice_corunner_set *set,
 			     const struct sluice_corunner *corunner);
 void sluice_corunner_set_remove (struct sluice_corunner_set *set, uint32_t job_id);
+/* A job with a block that waits, or runs without being in the set, comes or goes. */
+void sluice_corunner_set_place (struct sluice_corunner_set *set,
+				const struct sluice_placed_job *job, int is_there);
 /* The situation must have been created with the set's bundle and a snapshot. */
 void sluice_situation_renew (struct sluice_situation *situation,
 			     struct sluice_corunner_set *set);
 
 /*
- * Where decisions are worked out, one at a time: 16 KiB that a caller keeps. On a stack
+ * Where decisions are worked out, one at a time: 64 KiB that a caller keeps. On a stack
  * they would cost more than the decision: slurmctld answers each request in a new
  * thread, and of a thread that ended the C library gives the deep pages back, for which
  * the kernel interrupts every core that slurmctld runs on.
@@ -101,5 +117,14 @@ void sluice_decide (struct sluice_workspace *workspace,
 		    const struct sluice_config *config,
 		    const struct sluice_submission *submission, int64_t now,
 		    struct sluice_decision *out);
+
+/* Choose the block of a job that was decided on in this mode (enum sluice_mode). The caller
+ * has filled in since and since_count of a place that is else 0. situation may be NULL. */
+void sluice_decide_block (struct sluice_workspace *workspace,
+			  const struct sluice_situation *situation,
+			  const struct sluice_config *config, uint32_t mode,
+			  const struct sluice_submission *submission,
+			  const struct sluice_decision *decision,
+			  struct sluice_place *place);
 
 #endif

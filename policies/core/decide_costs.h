@@ -77,6 +77,7 @@ struct sluice_workspace {
 	struct meeting later[SLUICE_MAX_LANES]; /* after a wait, spread over all lanes */
 	struct sluice_profile shifted; /* the job as small or as large as it may be */
 	struct sluice_decision if_shifted;
+	struct sluice_placement placement; /* with the latest jobs */
 };
 
 /* Ends of co-runners that hurt or are hurt, within the longest delay, rising. */

@@ -18,7 +18,8 @@ static const double duty_step = 0x1p-32, waiting_step = 0x1p-24;
 static double
 whole_steps (double value, double most, double step)
 {
-	return value > 0.0 ? rint (smaller (value, most) / step) * step : 0.0;
+	return value > 0.0 ? (double)(int64_t)(smaller (value, most) / step + 0.5) * step
+			   : 0.0;
 }
 
 static uint32_t
@@ -27,8 +28,8 @@ node_of (uint32_t first, uint32_t count)
 	return (SLUICE_MAX_TARGETS + first) / count;
 }
 
-static int
-is_block (struct sluice_block block, uint32_t targets)
+int
+sluice_is_block (struct sluice_block block, uint32_t targets)
 {
 	return block.count > 0 && (block.count & (block.count - 1)) == 0
 	       && block.first % block.count == 0
@@ -40,12 +41,6 @@ sluice_placement_init (struct sluice_placement *p, uint32_t targets)
 {
 	memset (p, 0, sizeof *p);
 	p->targets = targets < SLUICE_MAX_TARGETS ? targets : SLUICE_MAX_TARGETS;
-}
-
-int
-sluice_placement_has (const struct sluice_placement *p, struct sluice_block block)
-{
-	return is_block (block, p->targets);
 }
 
 static void
@@ -65,7 +60,7 @@ account (struct sluice_placement *p, const struct sluice_placed *job, double sig
 	double duty = whole_steps (job->duty, 1.0, duty_step);
 	double waiting
 	    = sign * whole_steps (duty * larger (job->nodes, 0.0), 0x1p28, waiting_step);
-	int is_everywhere = !is_block (job->block, p->targets);
+	int is_everywhere = !sluice_is_block (job->block, p->targets);
 	uint32_t top = is_everywhere ? 1 : node_of (job->block.first, job->block.count);
 
 	duty *= sign;
@@ -198,7 +193,8 @@ sluice_placement_choose (const struct sluice_placement *p, uint32_t count, doubl
 {
 	memset (out, 0, sizeof *out);
 	if (count > SLUICE_MAX_TARGETS
-	    || !is_block ((struct sluice_block){ .count = (uint16_t)count }, p->targets))
+	    || !sluice_is_block ((struct sluice_block){ .count = (uint16_t)count },
+				 p->targets))
 		return -1;
 	struct search s = {
 		.p = p,

@@ -30,12 +30,23 @@ struct sluice_block {
 	uint16_t first, count;
 };
 
+/* Whether it is a block within so many targets. */
+int sluice_is_block (struct sluice_block block, uint32_t targets);
+
 /* A job on its targets. A slow target is one with the missing share of its rate as duty,
  * no nodes and a block of 1. */
 struct sluice_placed {
 	double duty;  /* 0..1: share of the time in which it does I/O */
 	double nodes; /* that wait for its I/O */
 	struct sluice_block block;
+};
+
+/* The same on a lane, whose targets are numbered from 0. */
+struct sluice_placed_job {
+	uint32_t lane;
+	struct sluice_block block;
+	double duty;
+	double nodes;
 };
 
 /* Of every block, the root at 1 and the children of i at 2 i and 2 i + 1; the targets are
@@ -76,9 +87,6 @@ void sluice_placement_fill (struct sluice_placement *p, uint32_t target, double 
 
 /* A target that is down, or not to be used; no block that has it is chosen. */
 void sluice_placement_close (struct sluice_placement *p, uint32_t target, int is_closed);
-
-/* Whether the block lies within the targets, and is one. */
-int sluice_placement_has (const struct sluice_placement *p, struct sluice_block block);
 
 /*
  * The block of so many targets on which a job costs least. Among those that cost the same

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "placement.h"
+
 const double sluice_quantile = 0.9;
 const double sluice_harmless_slowdown = 1.05;
 
@@ -44,6 +46,12 @@ check_lane (const struct sluice_policy *policy, uint32_t i, struct sluice_error 
 	if (!isfinite (lane->operations) || lane->operations < 0.0)
 		return sluice_fail (err, "lane %s has %g operations", lane->name,
 				    lane->operations);
+	if (lane->has_blocks && lane->targets > SLUICE_MAX_TARGETS)
+		return sluice_fail (err,
+				    "lane %s has Place=blocks and %u targets; at most %d "
+				    "can be placed on",
+				    lane->name, (unsigned int)lane->targets,
+				    SLUICE_MAX_TARGETS);
 	for (uint32_t other = 0; other < i; other++)
 		if (strcmp (lane->name, policy->lanes[other].name) == 0)
 			return sluice_fail (err, "lane %s is there twice", lane->name);

@@ -13,7 +13,7 @@ struct sluice_lane {
 	double bandwidth;  /* B/s of all its targets; 0: unknown */
 	double operations; /* writes and flushes a second of all its targets; 0: unknown */
 	uint32_t targets;  /* number of storage targets, >= 1 */
-	uint32_t reserved;
+	uint32_t has_blocks; /* 1: jobs are placed on blocks of its targets (placement.h) */
 };
 
 /*

@@ -9,7 +9,7 @@
 
 #include "tokens.h"
 
-enum { SLUICE_RECORD_VERSION = 6 };
+enum { SLUICE_RECORD_VERSION = 7 };
 
 struct sluice_record {
 	uint32_t version;	    /* SLUICE_RECORD_VERSION */
@@ -32,6 +32,7 @@ struct sluice_record {
 	char cluster[SLUICE_NAME_SIZE];
 	struct sluice_submission submission;
 	struct sluice_decision decision;
+	struct sluice_place place; /* follows from the decision, by its own inputs */
 	/* follows from mode, turns, submission, decision, totals */
 	struct sluice_grant grant;
 };

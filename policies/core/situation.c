@@ -14,6 +14,8 @@ struct sluice_corunner_set {
 	uint32_t count;
 	struct sluice_situation_member members[SLUICE_MAX_CORUNNERS];
 	uint32_t lane_masks[SLUICE_MAX_CORUNNERS];
+	struct sluice_block blocks[SLUICE_MAX_CORUNNERS];
+	struct sluice_placement *placements[SLUICE_MAX_LANES]; /* as in a situation */
 	int is_kept[SLUICE_MAX_CORUNNERS];
 	uint32_t index[SLUICE_MAX_CORUNNERS]; /* in the situation, once kept */
 };
@@ -60,15 +62,52 @@ describe (const struct sluice_corunner_set *set, const struct sluice_corunner *c
 }
 
 static void
+account (struct sluice_placement *p, const struct sluice_placed *job, int is_there)
+{
+	if (is_there)
+		sluice_placement_add (p, job);
+	else
+		sluice_placement_remove (p, job);
+}
+
+/* A member starts or ends on its block, or on all targets of its lanes. */
+static void
+place (struct sluice_corunner_set *set, uint32_t i, int is_there)
+{
+	struct sluice_placed job = {
+		.duty = set->members[i].pressure.io_share,
+		.nodes = set->members[i].nodes,
+	};
+	uint32_t lanes = set->lane_masks[i] ? set->lane_masks[i] : set->all;
+	if ((lanes & (lanes - 1)) == 0)
+		job.block = set->blocks[i];
+	for (uint32_t l = 0; l < SLUICE_MAX_LANES; l++)
+		if (set->placements[l] && is_on_lane (set, i, l))
+			account (set->placements[l], &job, is_there);
+}
+
+/* Put a co-runner at its place in the set. */
+static void
+enter (struct sluice_corunner_set *set, uint32_t at, const struct sluice_corunner *c)
+{
+	describe (set, c, &set->members[at]);
+	set->lane_masks[at] = c->lane_mask & set->all;
+	set->blocks[at] = c->block;
+	set->count++;
+	place (set, at, 1);
+}
+
+static void
 gather (const struct sluice_snapshot *snapshot, struct sluice_corunner_set *set)
 {
 	for (uint32_t i = 0; i < sluice_snapshot_corunner_count (snapshot); i++) {
 		const struct sluice_corunner *c = sluice_snapshot_corunner (snapshot, i);
 		if (c->klass == SLUICE_CLASS_NONE)
 			continue;
-		describe (set, c, &set->members[set->count]);
-		set->lane_masks[set->count++] = c->lane_mask & set->all;
+		enter (set, set->count, c);
 	}
+	for (uint32_t i = 0; i < sluice_snapshot_placed_count (snapshot); i++)
+		sluice_corunner_set_place (set, sluice_snapshot_placed (snapshot, i), 1);
 }
 
 static int
@@ -275,12 +314,24 @@ sluice_corunner_set_create (const struct sluice_bundle *bundle)
 	set->all = (1u << sluice_lane_count (policy)) - 1;
 	for (uint32_t l = 0; l < SLUICE_MAX_LANES; l++)
 		set->speeds[l] = 1.0;
+	for (uint32_t l = 0; l < policy->lane_count; l++) {
+		if (!policy->lanes[l].has_blocks)
+			continue;
+		set->placements[l] = malloc (sizeof *set->placements[l]);
+		if (!set->placements[l]) {
+			sluice_corunner_set_destroy (set);
+			return NULL;
+		}
+		sluice_placement_init (set->placements[l], policy->lanes[l].targets);
+	}
 	return set;
 }
 
 void
 sluice_corunner_set_destroy (struct sluice_corunner_set *set)
 {
+	for (uint32_t l = 0; set && l < SLUICE_MAX_LANES; l++)
+		free (set->placements[l]);
 	free (set);
 }
 
@@ -296,10 +347,9 @@ sluice_corunner_set_add (struct sluice_corunner_set *set,
 	for (; at > 0 && set->members[at - 1].job_id > corunner->job_id; at--) {
 		set->members[at] = set->members[at - 1];
 		set->lane_masks[at] = set->lane_masks[at - 1];
+		set->blocks[at] = set->blocks[at - 1];
 	}
-	describe (set, corunner, &set->members[at]);
-	set->lane_masks[at] = corunner->lane_mask & set->all;
-	set->count++;
+	enter (set, at, corunner);
 	return 0;
 }
 
@@ -311,17 +361,32 @@ sluice_corunner_set_remove (struct sluice_corunner_set *set, uint32_t job_id)
 		at++;
 	if (at == set->count)
 		return;
+	place (set, at, 0);
 	set->count--;
 	memmove (&set->members[at], &set->members[at + 1],
 		 (set->count - at) * sizeof *set->members);
 	memmove (&set->lane_masks[at], &set->lane_masks[at + 1],
 		 (set->count - at) * sizeof *set->lane_masks);
+	memmove (&set->blocks[at], &set->blocks[at + 1],
+		 (set->count - at) * sizeof *set->blocks);
+}
+
+void
+sluice_corunner_set_place (struct sluice_corunner_set *set,
+			   const struct sluice_placed_job *job, int is_there)
+{
+	const struct sluice_placed placed = { job->duty, job->nodes, job->block };
+	if (job->lane < SLUICE_MAX_LANES && set->placements[job->lane])
+		account (set->placements[job->lane], &placed, is_there);
 }
 
 void
 sluice_situation_renew (struct sluice_situation *s, struct sluice_corunner_set *set)
 {
 	prepare_lanes (s, set);
+	for (uint32_t l = 0; l < SLUICE_MAX_LANES; l++)
+		if (s->placements[l])
+			*s->placements[l] = *set->placements[l];
 }
 
 struct sluice_situation *
@@ -350,6 +415,8 @@ sluice_situation_create (const struct sluice_bundle *bundle,
 	}
 	memcpy (s->speeds, set->speeds, sizeof s->speeds);
 	s->slowest = slowest_of (s->speeds, 0);
+	memcpy (s->placements, set->placements, sizeof s->placements);
+	memset (set->placements, 0, sizeof set->placements);
 done:
 	sluice_corunner_set_destroy (set);
 	return s;
@@ -358,5 +425,7 @@ done:
 void
 sluice_situation_destroy (struct sluice_situation *situation)
 {
+	for (uint32_t l = 0; situation && l < SLUICE_MAX_LANES; l++)
+		free (situation->placements[l]);
 	free (situation);
 }

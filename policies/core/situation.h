@@ -69,6 +69,8 @@ struct sluice_situation {
 	struct sluice_situation_member members[SLUICE_MAX_MEMBERS];
 	struct sluice_situation_lane lanes[SLUICE_MAX_LANES];
 	struct sluice_situation_presence present[SLUICE_MAX_CORUNNERS];
+	/* All that the snapshot has, on its targets; NULL: the lane has no blocks. */
+	struct sluice_placement *placements[SLUICE_MAX_LANES];
 };
 
 #endif

@@ -64,7 +64,9 @@ static const struct key keys[] = {
 		"a set of storage targets to which jobs can be confined; one line a lane, "
 		"as in Lane=sl0 Targets=4 Bandwidth=20G; with Operations=N, the writes and "
 		"flushes a second that all its targets take, turns know when small ones "
-		"fill it",
+		"fill it; with Place=blocks, jobs that write only where Sluice puts them "
+		"get "
+		"targets of their own within it",
 		"", MEMBER (policy.lanes), 0, 0, KIND_LANE },
 };
 
@@ -371,10 +373,13 @@ parse_lane (struct span value, struct sluice_policy *policy, struct sluice_error
 			if (parse_ranged (&operations_key, word, &lane->operations, err)
 			    < 0)
 				return -1;
+		} else if (is_word (key, "Place") && is_word (word, "blocks")) {
+			lane->has_blocks = 1;
 		} else {
 			return sluice_fail (err,
 					    "after Lane=NAME only one each of Targets=N, "
-					    "Bandwidth=N and Operations=N may follow");
+					    "Bandwidth=N, Operations=N and Place=blocks "
+					    "may follow");
 		}
 	}
 	lane->targets = (uint32_t)targets;

@@ -13,8 +13,9 @@ struct sluice_snapshot {
 	const struct sluice_holder *holders;
 	const struct sluice_qos *qos;
 	const struct sluice_lane_speed *lanes;
+	const struct sluice_placed_job *placed;
 	uint64_t corunner_count, partition_count, user_count, holder_count, qos_count;
-	uint64_t lane_count;
+	uint64_t lane_count, placed_count;
 };
 
 static int
@@ -30,7 +31,8 @@ find_sections (struct sluice_snapshot *s, struct sluice_error *err)
 	    || !FIND (users, USER, SLUICE_MAX_USERS, &s->user_count)
 	    || !FIND (holders, HOLDER, SLUICE_MAX_HOLDERS, &s->holder_count)
 	    || !FIND (qos, QOS, SLUICE_MAX_QOS, &s->qos_count)
-	    || !FIND (lanes, LANE, SLUICE_MAX_LANES, &s->lane_count))
+	    || !FIND (lanes, LANE, SLUICE_MAX_LANES, &s->lane_count)
+	    || !FIND (placed, PLACED, SLUICE_MAX_PLACED, &s->placed_count))
 		return -1;
 #undef FIND
 	if (states != 1)
@@ -60,6 +62,21 @@ check_lanes (const struct sluice_snapshot *s, struct sluice_error *err)
 }
 
 static int
+check_placed (const struct sluice_snapshot *s, struct sluice_error *err)
+{
+	for (uint64_t i = 0; i < s->placed_count; i++) {
+		const struct sluice_placed_job *job = &s->placed[i];
+		if (job->lane >= SLUICE_MAX_LANES
+		    || !sluice_is_block (job->block, SLUICE_MAX_TARGETS)
+		    || !(job->duty >= 0.0 && job->duty <= 1.0)
+		    || !(job->nodes >= 0.0 && job->nodes <= sluice_profile_largest))
+			return sluice_fail (err, "placed job %u makes no sense",
+					    (unsigned int)i);
+	}
+	return 0;
+}
+
+static int
 check_content (void *object, struct sluice_error *err)
 {
 	struct sluice_snapshot *s = object;
@@ -73,6 +90,10 @@ check_content (void *object, struct sluice_error *err)
 			return sluice_fail (err, "job %u has class %u",
 					    (unsigned int)c->job_id,
 					    (unsigned int)c->klass);
+		if (c->block.count && !sluice_is_block (c->block, SLUICE_MAX_TARGETS))
+			return sluice_fail (err, "job %u has a block of %u targets at %u",
+					    (unsigned int)c->job_id, c->block.count,
+					    c->block.first);
 		if (sluice_profile_check (&c->profile, &why) < 0)
 			return sluice_fail (err, "job %u: %.200s", (unsigned int)c->job_id,
 					    why.text);
@@ -100,7 +121,7 @@ check_content (void *object, struct sluice_error *err)
 		if (!is_name (s->qos[i].name))
 			return sluice_fail (err, "QoS %u has a name without end",
 					    (unsigned int)i);
-	return check_lanes (s, err);
+	return check_lanes (s, err) < 0 ? -1 : check_placed (s, err);
 }
 
 static const struct sluice_loadable type = {
@@ -198,6 +219,18 @@ const struct sluice_corunner *
 sluice_snapshot_corunner (const struct sluice_snapshot *snapshot, uint32_t i)
 {
 	return i < snapshot->corunner_count ? &snapshot->corunners[i] : NULL;
+}
+
+uint32_t
+sluice_snapshot_placed_count (const struct sluice_snapshot *snapshot)
+{
+	return (uint32_t)snapshot->placed_count;
+}
+
+const struct sluice_placed_job *
+sluice_snapshot_placed (const struct sluice_snapshot *snapshot, uint32_t i)
+{
+	return &snapshot->placed[i];
 }
 
 const struct sluice_partition *

@@ -6,6 +6,7 @@
 #define SLUICE_SNAPSHOT_H
 
 #include "container.h"
+#include "placement.h"
 #include "policy.h"
 #include "profile.h"
 #include "review.h"
@@ -18,6 +19,7 @@ enum sluice_snapshot_section {
 	SLUICE_SECTION_HOLDER,
 	SLUICE_SECTION_QOS,
 	SLUICE_SECTION_LANE,
+	SLUICE_SECTION_PLACED,
 };
 
 enum {
@@ -26,6 +28,7 @@ enum {
 	SLUICE_MAX_USERS = 1 << 20,
 	SLUICE_MAX_HOLDERS = 1 << 20,
 	SLUICE_MAX_QOS = 1024,
+	SLUICE_MAX_PLACED = 1 << 16,
 	SLUICE_MAX_SNAPSHOT_BYTES = 160 << 20,
 };
 
@@ -53,7 +56,9 @@ struct sluice_corunner {
 	uint32_t nodes;
 	uint32_t lane_mask; /* lanes it may write to; 0: all */
 	uint32_t klass;
-	int64_t expected_end; /* UTC seconds, by its time limit or history */
+	int64_t expected_end;	   /* UTC seconds, by its time limit or history */
+	struct sluice_block block; /* of its one lane; count 0: all targets of its lanes */
+	uint32_t reserved;
 	struct sluice_identity identity;
 	struct sluice_profile profile;
 };
@@ -133,6 +138,11 @@ int sluice_snapshot_preempts (const struct sluice_snapshot *snapshot, const char
 /* 1 for a lane of which nothing is published. */
 double sluice_snapshot_lane_speed (const struct sluice_snapshot *snapshot,
 				   const char *lane);
+/* Jobs with a block that are no co-runners: those that wait, and running ones beyond
+ * SLUICE_MAX_CORUNNERS. */
+uint32_t sluice_snapshot_placed_count (const struct sluice_snapshot *snapshot);
+const struct sluice_placed_job *
+sluice_snapshot_placed (const struct sluice_snapshot *snapshot, uint32_t i);
 uint32_t sluice_snapshot_holder_count (const struct sluice_snapshot *snapshot);
 const struct sluice_holder *
 sluice_snapshot_holder_at (const struct sluice_snapshot *snapshot, uint32_t i);

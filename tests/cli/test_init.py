@@ -5,6 +5,7 @@ lfs and beegfs-ctl cannot run here: stand-ins print what their manuals show.
 
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -147,3 +148,32 @@ def test_a_check_compares_lanes_and_logs_with_the_site(tmp_path):
     assert "FAIL  Darshan's logs: DarshanLogs=/nowhere/at/all is no directory" in done.stdout
     assert "ReadWritePaths=/scratch" in done.stdout
     assert "slurmctld" in done.stdout
+
+
+def test_pools_of_blocks_are_made_and_removed_by_lctl():
+    """All blocks of up to half of the targets, and one of all, for jobs without a block."""
+    done = run("--pools", "fs.p:0,4,1,5-6")
+    assert done.returncode == 0
+    made, removed = done.stdout.split("# remove them:\n")
+    pools = re.findall(r"(?m)^lctl pool_new fs\.(\S+)$", made)
+    assert pools == ["p", "p-0-1", "p-1-1", "p-2-1", "p-3-1", "p-4-1", "p-0-2", "p-2-2"]
+    assert "lctl pool_add fs.p-2-2 fs-OST0001 fs-OST0005\n" in made
+    assert re.findall(r"(?m)^#lctl pool_destroy fs\.(\S+)$", removed) == pools
+    assert "#lctl pool_remove fs.p-2-2 fs-OST0001 fs-OST0005\n" in removed
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ("fs", "write FSNAME.NAME:OSTS"),
+        ("fs.p:3-", "write FSNAME.NAME:OSTS"),
+        ("fs.p:0-3,2", "each once"),
+        ("fs.p:7", "name 2 to 512"),
+        ("fs.p:0-99999999999", "name 2 to 512"),
+        ("fs.scratchXXX:0-127", "scratchXXX-100-1 has more than 15 characters"),
+    ],
+)
+def test_pools_that_cannot_be_are_refused(told, why):
+    done = run("--pools", told)
+    assert done.returncode == 2
+    assert why in done.stderr

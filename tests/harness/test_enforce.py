@@ -1,11 +1,13 @@
 """`enforce` in the built plugin: tokens given, tokens taken off, and what it costs."""
 
+import os
 import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import made_model
+import numpy as np
 import pytest
 import slurm_licenses
 from hypothesis import HealthCheck, given, settings
@@ -15,7 +17,8 @@ from test_plugin import KINDS
 
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
-from sluice.policies.record import Record, Situation, replay_grant
+from sluice.policies.record import Record, Situation, replay_grant, replay_place
+from sluice.policies.snapshot import Snapshot
 
 USER = 1000
 STRANGER = 4321  # has no runs of these names
@@ -394,6 +397,75 @@ def test_no_text_brings_a_token_to_a_modification(
     left = slurm_licenses.licences(version, kept[0], kept[1], ALL) or {}
     assert not set(left) & set(others)
     assert all(left.get(token, 0) <= 1 for token in granted)
+
+
+PLACED = "Lane=sl0 Targets=16 Bandwidth=16G Place=blocks\n"
+
+
+@pytest.fixture
+def placing(built: Path, tmp_path: Path) -> Iterator[Harness]:
+    """In enforce, with one lane on whose targets jobs are placed."""
+    harness = Harness(built, tmp_path)
+    spread = {"spread": {"rate": 0.1, "targets": 0.1}}
+    writer = made_model.profile(np.random.default_rng(1), "aw") | made_model.HEAVY | spread
+    known = {made_model.STREAM_JOB: writer | {"targets": 4.0, "rate": 2.0**30}}
+    made = made_model.bundle_of_names(known, PLACED, created=made_model.CREATED)
+    install(harness.files.bundle, made)
+    install(harness.files.snapshot, made_model.snapshot())
+    harness.files.configure(Mode="enforce")
+    with harness:
+        harness.files.wait_until_loaded("bundle", "snapshot")
+        harness.set_total("sl0_stream", PLENTY)
+        yield harness
+
+
+def place_in(note: str) -> str:
+    return note.rstrip(")").partition(",place=")[2]
+
+
+def test_jobs_that_come_one_after_the_other_get_targets_of_their_own(placing: Harness) -> None:
+    """No snapshot has them yet; each record says which ones were counted."""
+    files = placing.files
+    snapshot = Snapshot.load(files.snapshot, os.geteuid())
+    job = WRITER | {"io_dir": 1, "time": snapshot.state.taken + 1}
+    notes = [placing.submit(**job).admin_comment for _ in range(4)]
+    assert sorted(map(place_in, notes)) == ["0+4", "12+4", "4+4", "8+4"]
+    records = [Record.parse(content) for content in drain(files.socket)]
+    assert [len(record.place.since) for record in records] == [0, 1, 2, 3]
+    situation = Situation(Bundle.load(files.bundle, os.geteuid()), snapshot)
+    config = core.parse_config("sluice.conf", files.config.read_bytes())
+    for record, note in zip(records, notes, strict=True):
+        assert replay_place(record, situation, config) == record.place.bytes
+        block = record.place.job.block
+        assert place_in(note) == f"{block.first}+{block.count}"
+
+
+def test_jobs_are_counted_until_a_snapshot_has_them(placing: Harness) -> None:
+    files = placing.files
+    job = WRITER | {"io_dir": 1, "time": int(time.time()) + 1}
+    for _ in range(3):
+        placing.submit(**job)
+    install(files.snapshot, made_model.snapshot(age=-3))
+    checksum = files.snapshot.read_bytes()[8:16][::-1].hex()
+    files.wait_for(lambda seen: seen["snapshot"]["checksum"] == checksum)
+    placing.submit(**job | {"time": job["time"] + 2})
+    assert len(last_record(placing).place.since) == 0
+
+
+@pytest.mark.parametrize("other", [{}, {"io_dir": 1, "array": "0-3"}])
+def test_no_block_is_for_jobs_that_may_write_anywhere_or_are_many(
+    placing: Harness, other: dict[str, str | int]
+) -> None:
+    outcome = placing.submit(**WRITER | other)
+    assert outcome.licenses == "sl0_stream"
+    assert place_in(outcome.admin_comment) == ""
+
+
+def test_a_block_is_noted_in_enforce_alone(placing: Harness) -> None:
+    placing.files.configure(Mode="advise")
+    placing.files.wait_for(lambda seen: seen["mode"] == "advise")
+    assert place_in(placing.submit(**WRITER, io_dir=1).admin_comment) == ""
+    assert last_record(placing).place.job.block.count == 4
 
 
 # Modification

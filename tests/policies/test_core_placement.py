@@ -5,10 +5,23 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from core_cases import (
+    FLUSHING,
+    NOW,
+    STREAMING,
+    TINY,
+    application,
+    bundle,
+    corunner,
+    snapshot,
+    submission,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sluice.policies import core
 from sluice.policies._core import ffi, lib
+from sluice.policies.record import Situation, decide, replay_place
 
 MOST = lib.SLUICE_MAX_TARGETS
 
@@ -234,3 +247,146 @@ def test_new_files_go_to_emptier_ones_of_equal_targets():
     out = ffi.new("uint16_t[]", 4)
     assert lib.sluice_placement_at_create(on, [0, 0, 0, 1], 2, 0, out) == 2
     assert list(out[0:2]) == [1, 2]
+
+
+# Decisions
+
+LANE = "Lane=a Targets=16 Bandwidth=16G Place=blocks\n"
+GIB = float(1 << 30)
+WIDE = {**STREAMING, "targets": 4.0, "rate": 2 * GIB, "spread": {"rate": 0.1, "targets": 0.1}}
+OWN_DIRECTORY = {"flags": ["io_dir"]}
+
+
+def placed_alongside(*others, conf=LANE, profile=WIDE, waiting=(), mode="observe", **members):
+    """The record of a job alongside these, and its situation and configuration."""
+    config = core.parse_config("sluice.conf", f"Mode={mode}\n{conf}".encode())
+    made_ready = Situation(
+        bundle(application(profile), conf=conf), snapshot(*others, placed=waiting)
+    )
+    made = decide(made_ready, config, submission(**members), NOW, totals=[10**6] * 2)
+    assert replay_place(made, made_ready, config) == made.place.bytes
+    return made
+
+
+def on_block(job_id, first, count, lane_mask=1):
+    return corunner(job_id, WIDE, lane_mask=lane_mask, block={"first": first, "count": count})
+
+
+def block_of(record):
+    return record.place.job.block.first, record.place.job.block.count
+
+
+def test_a_job_goes_where_no_other_is():
+    others = [on_block(i, 4 * i, 4) for i in (0, 1, 3)]
+    made = placed_alongside(*others)
+    assert block_of(made) == (8, 4)
+    assert (made.place.need, made.place.choice.considered) == (4, 4)
+    assert made.place.choice.cost == 0.0
+    assert made.place.choice.mean_cost > 0.0
+
+
+def test_jobs_that_wait_count_with_those_that_run():
+    waiting = {"lane": 0, "block": {"first": 8, "count": 4}, "duty": 0.01, "nodes": 1.0}
+    others = [on_block(i, 4 * i, 4) for i in (0, 1, 3)]
+    made = placed_alongside(*others, waiting=[waiting])
+    assert block_of(made) == (8, 4)  # still the least
+    assert made.place.choice.cost == pytest.approx(0.5 * 0.01 * (1 + 4))
+    others = [on_block(i, 4 * i, 4) for i in (0, 1)]
+    assert block_of(placed_alongside(*others, waiting=[waiting])) == (12, 4)
+
+
+def test_jobs_without_a_block_count_everywhere():
+    """And so change no choice: those with tokens of all lanes, and those without any."""
+    others = [on_block(i, 4 * i, 4) for i in (0, 1, 3)]
+    for anywhere in (corunner(9, WIDE), corunner(9, WIDE, lane_mask=1)):
+        made = placed_alongside(*others, anywhere)
+        assert block_of(made) == (8, 4)
+        assert made.place.choice.cost == pytest.approx(0.5 * 0.5 * (8 + 4))
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"conf": LANE.replace(" Place=blocks", "")},
+        {"conf": LANE + "Lane=b Targets=16 Bandwidth=16G Place=blocks\n"},  # shares both lanes
+        {"conf": ""},
+        {"mode": "enforce"},  # it may write anywhere
+        {"profile": TINY},
+        {"profile": {**WIDE, "confidence": 0.1}},
+    ],
+)
+def test_other_jobs_are_not_placed(job):
+    made = placed_alongside(on_block(1, 0, 4), **job)
+    assert made.place.bytes == bytes(len(made.place.bytes))
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"profile": {**WIDE, "targets": None, "rate": None}},
+        {"profile": {**WIDE, "targets": 9.0}},  # more than half of all
+        {"flags": ["array"]},  # its tasks would collide with each other
+    ],
+)
+def test_jobs_whose_need_is_not_known_get_the_lane_as_a_whole(job):
+    made = placed_alongside(on_block(1, 0, 4), **job)
+    assert (made.place.is_asked, made.place.need, block_of(made)) == (1, 0, (0, 0))
+
+
+def test_in_enforce_a_controlled_job_is_placed():
+    made = placed_alongside(mode="enforce", **OWN_DIRECTORY)
+    assert made.grant.outcome == "taken"
+    assert made.place.job.block.count == 4
+
+
+def test_a_lane_of_its_own_has_blocks_too():
+    conf = "Lane=b Targets=16\nLane=a Targets=16 Place=blocks\nMaxDelay=0\n"
+    busy = {**STREAMING, "io_share": 0.9, "nprocs": 1024}
+    fragile = {**FLUSHING, "io_share": 0.9, "targets": 4, "runtime_seconds": 36000.0}
+    made = placed_alongside(
+        corunner(1, busy, lane_mask=1, expected_end=NOW + 36000), conf=conf, profile=fragile
+    )
+    assert made.decision.action == "disjoint"
+    assert (made.place.job.lane, made.place.job.block.count) == (1, 4)
+
+
+def test_idle_blocks_are_drawn_by_lot():
+    firsts = {block_of(placed_alongside(lot=lot))[0] for lot in range(1, 9)}
+    assert firsts == {0, 4, 8, 12}
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"block": {"first": 2, "count": 4}},
+        {"block": {"first": 0, "count": 3}},
+        {"block": {"first": 0, "count": 0}},
+        {"block": {"first": 512, "count": 1}},
+        {"lane": 16},
+        {"duty": 1.5},
+        {"duty": float("nan")},
+        {"nodes": -1.0},
+        {"nodes": float("inf")},
+    ],
+)
+def test_a_snapshot_with_a_job_on_no_block_is_refused(bad):
+    good = {"lane": 0, "block": {"first": 8, "count": 4}, "duty": 0.5, "nodes": 1.0}
+    assert snapshot(placed=[good])
+    with pytest.raises(core.CoreError, match="placed job 0 makes no sense"):
+        snapshot(placed=[good | bad])
+
+
+def test_a_snapshot_with_a_co_runner_on_no_block_is_refused():
+    with pytest.raises(core.CoreError, match="job 1 has a block of 3 targets at 0"):
+        snapshot(on_block(1, 0, 3))
+
+
+@pytest.mark.parametrize("word", ["Place=", "Place=pairs", "Place=blocks=1"])
+def test_blocks_are_the_only_place(word):
+    with pytest.raises(core.CoreError, match="Place=blocks may follow"):
+        core.parse_config("sluice.conf", f"Lane=a Targets=4 {word}\n".encode())
+
+
+def test_only_so_many_targets_can_be_placed_on():
+    with pytest.raises(core.CoreError, match="at most 512"):
+        core.parse_config("sluice.conf", b"Lane=a Targets=513 Place=blocks\n")

@@ -4,6 +4,7 @@
  * one line of answer.
  *
  *   settings WORD...                what settings_read makes of the arguments
+ *   block FIRST COUNT               where a job with this block goes on the first lane
  *   token LICENSES                  the lane held, by those settings, or -
  *   pattern TEXT | bytes TEXT       the number, or -
  *   directory JOB TEXT              the path, or -
@@ -30,18 +31,29 @@ complain (const char *argument, const char *why)
 	printf ("!%s: %s\t", argument, why);
 }
 
+/* A command line, or the path where the backend needs none. */
+static void
+show_placed (const struct lane *lane, uint32_t first, uint32_t count)
+{
+	const char *words[BACKEND_WORDS];
+	char number[16];
+	struct placed_lane placed;
+
+	lane_place (&settings, lane, first, count, &placed);
+	backend_command (&settings, &placed, number, words);
+	printf ("%s:%" PRIu32 ":", placed.path, placed.targets);
+	for (int w = 0; words[w]; w++)
+		printf ("%s%s", w > 0 ? " " : "", words[w]);
+}
+
 static void
 show_settings (void)
 {
 	printf ("%s\t%s\t%" PRIu32, settings.backend->name, settings.command,
 		settings.timeout_s);
 	for (uint32_t i = 0; i < settings.lane_count; i++) {
-		const struct lane *lane = &settings.lanes[i];
-		const char *words[BACKEND_WORDS];
-		backend_command (&settings, lane, words);
-		printf ("\t%s:%s:%" PRIu32 ":", lane->name, lane->path, lane->targets);
-		for (int w = 0; words[w]; w++)
-			printf ("%s%s", w > 0 ? " " : "", words[w]);
+		printf ("\t%s:", settings.lanes[i].name);
+		show_placed (&settings.lanes[i], 0, 0);
 	}
 	printf ("\n");
 }
@@ -91,6 +103,10 @@ answer (int count, char **words)
 	if (strcmp (words[0], "settings") == 0) {
 		settings_read (count - 1, words + 1, &settings, complain);
 		show_settings ();
+	} else if (strcmp (words[0], "block") == 0) {
+		show_placed (&settings.lanes[0], (uint32_t)strtoul (words[1], NULL, 10),
+			     (uint32_t)strtoul (words[2], NULL, 10));
+		printf ("\n");
 	} else if (strcmp (words[0], "token") == 0) {
 		const struct lane *lane = token_lane (words[1], &settings);
 		printf ("%s\n", lane ? lane->name : "-");

@@ -42,6 +42,90 @@ def test_lustre_sets_the_layout_of_the_fresh_directory(
     assert "noise" not in text + step
 
 
+NOTE = "sluice(v=1,rec=00ff-1,act=colocate,place={})"
+
+
+@pytest.fixture
+def lfs(lab: Lab) -> Path:
+    """Where a stand-in for lfs says how it was called, in which directory."""
+    calls = lab.output()
+    command = lab.place / "lfs"
+    command.write_text(
+        f'#!/bin/sh\necho "$(pwd -P) $*" >>{calls}\n'
+        'case "$*" in *-o*13*) exit 1;; esac\n'  # a target that is down
+    )
+    command.chmod(0o755)
+    lab.plugstack("backend=lustre", f"command={command}", f"lane=sl0:{lab.lanes['sl0']}:8:8-15")
+    return calls
+
+
+def noted(lab: Lab, note: str, *options: str) -> str:
+    """What a job prints, and a step of it, whose admin comment is this before it starts."""
+    output = lab.output()
+    job = lab.slurm.submit(
+        HOLDING, "--hold", *options, f"--output={output}", "--wrap=env; echo; srun --quiet env"
+    )
+    lab.slurm.run("scontrol", "update", f"jobid={job}", f"admincomment={note}")
+    lab.slurm.run("scontrol", "release", str(job))
+    lab.slurm.wait_for_job(job, "COMPLETED")
+    return output.read_text()
+
+
+@pytest.mark.parametrize(
+    ("note", "targets", "words"),
+    [
+        (NOTE.format("2+2"), "2", "setstripe -c 2 -o 10,11 ."),
+        ("site " + NOTE.format("0+4"), "4", "setstripe -c 4 -o 8,9,10,11 ."),
+        (NOTE.format("6+4"), "8", "setstripe -o 8-15 ."),  # not within the lane
+        (NOTE.format("x"), "8", "setstripe -o 8-15 ."),
+        ("place=2+2", "8", "setstripe -o 8-15 ."),  # no note of Sluice's
+    ],
+)
+def test_a_jobs_directory_is_on_the_block_in_its_admin_comment(
+    lab: Lab, lfs: Path, note: str, targets: str, words: str
+) -> None:
+    script, step = noted(lab, note).split("\n\n")
+    directory = variables(script)["SLUICE_DIR"]
+    assert variables(script)["SLUICE_TARGETS"] == targets
+    assert lfs.read_text().splitlines() == [f"{directory} {words}"]
+    assert variables(step) == variables(script)
+
+
+def test_a_block_that_cannot_be_had_leaves_the_lane(lab: Lab, lfs: Path) -> None:
+    script, _step = noted(lab, NOTE.format("4+2")).split("\n\n")
+    directory = variables(script)["SLUICE_DIR"]
+    assert variables(script)["SLUICE_TARGETS"] == "8"
+    refused, made = (line.split(" ", 1) for line in lfs.read_text().splitlines())
+    assert refused[1] == "setstripe -c 2 -o 12,13 ."
+    assert not Path(refused[0]).exists()
+    assert made == [directory, "setstripe -o 8-15 ."]
+    assert "has no directory on its targets of lane sl0" in lab.node_log()
+
+
+@pytest.mark.parametrize(
+    "options", [("--comment=" + NOTE.format("2+2"),), ("--export=ALL,SLUICE_TARGETS=2,place=2+2",)]
+)
+def test_what_users_write_places_nothing(lab: Lab, lfs: Path, options: tuple[str, ...]) -> None:
+    _, text = lab.script(HOLDING, *options, SLUICE_PLACE="2+2")
+    assert variables(text)["SLUICE_TARGETS"] == "8"
+    assert lfs.read_text().split(" ", 1)[1] == "setstripe -o 8-15 .\n"
+
+
+def test_a_directory_lane_has_a_directory_for_each_target(lab: Lab) -> None:
+    lab.plugstack()
+    target = lab.lanes["sl0"] / "t2"
+    target.mkdir()
+    target.chmod(0o1777)
+    script, step = noted(lab, NOTE.format("2+1")).split("\n\n")
+    assert Path(variables(script)["SLUICE_DIR"]).parent == target
+    assert variables(script)["SLUICE_TARGETS"] == "1"
+    assert variables(step) == variables(script)
+    script, _step = noted(lab, NOTE.format("2+2")).split("\n\n")
+    assert Path(variables(script)["SLUICE_DIR"]).parent == lab.lanes["sl0"]
+    script, _step = noted(lab, NOTE.format("3+1")).split("\n\n")  # there is no t3
+    assert Path(variables(script)["SLUICE_DIR"]).parent == lab.lanes["sl0"]
+
+
 def test_lustre_without_its_command_gives_nothing(lab: Lab) -> None:
     """`lfs` is looked for where Lustre's client puts it; it is not installed here."""
     if Path("/usr/bin/lfs").exists():

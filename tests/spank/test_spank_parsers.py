@@ -145,6 +145,8 @@ def test_arguments_that_make_sense(
         ("lane=a:/b:1:", "one word"),
         ("lane=a:/b:1:-rf", "one word"),
         ("lane=a:/b:1:x:y", "one word"),
+        ("lane=a:/b:1:pool:", "one word"),
+        ("lane=a:/b:1:pool:-x", "one word"),
         ("lane=a:/b:1:pool", "this backend has no PLACEMENT"),
     ],
 )
@@ -215,6 +217,69 @@ def test_a_lane_without_the_placement_its_backend_needs_is_left_out(harness: Har
     answer = harness.ask("settings", "backend=lustre", "lane=a:/a:1", "lane=b:/b:1:p")
     assert answer.split("\t")[0] == "!a: this backend needs a PLACEMENT"
     assert answer.split("\t")[4:] == ["b:/b:1:/usr/bin/lfs setstripe -p p ."]
+
+
+@pytest.mark.parametrize(
+    ("backend", "lane", "block", "expected"),
+    [
+        ("lustre", "/l:8:0-7", "4+2", "/l:2:/usr/bin/lfs setstripe -c 2 -o 4,5 ."),
+        ("lustre", "/l:8:0,4,1,5,2,6,3,7", "2+2", "/l:2:/usr/bin/lfs setstripe -c 2 -o 1,5 ."),
+        ("lustre", "/l:4:10-11,3,0-0", "0+4", "/l:4:/usr/bin/lfs setstripe -c 4 -o 10,11,3,0 ."),
+        ("lustre", "/l:128:pool:scr", "8+4", "/l:4:/usr/bin/lfs setstripe -p scr-8-4 ."),
+        ("lustre", "/l:128:pool:scr", "0+0", "/l:128:/usr/bin/lfs setstripe -p scr ."),
+        ("moosefs", "/l:8:class:fast", "4+4", "/l:4:/usr/bin/mfssetsclass fast-4-4 ."),
+        ("moosefs", "/l:8:class:fast", "0+0", "/l:8:/usr/bin/mfssetsclass fast ."),
+        ("directory", "/l:8", "5+1", "/l/t5:1:"),
+        # what does not fit: the lane as a whole, as without a block
+        ("lustre", "/l:8:0-7", "6+4", "/l:8:/usr/bin/lfs setstripe -o 0-7 ."),
+        ("lustre", "/l:8:0-7", "4294967295+2", "/l:8:/usr/bin/lfs setstripe -o 0-7 ."),
+        ("lustre", "/l:8:0-6", "0+2", "/l:8:/usr/bin/lfs setstripe -o 0-6 ."),
+        ("lustre", "/l:8:0-8", "0+2", "/l:8:/usr/bin/lfs setstripe -o 0-8 ."),
+        ("lustre", "/l:8:0-7x", "0+2", "/l:8:/usr/bin/lfs setstripe -o 0-7x ."),
+        ("lustre", "/l:8:7-0", "0+2", "/l:8:/usr/bin/lfs setstripe -o 7-0 ."),
+        ("lustre", "/l:8:scr", "0+2", "/l:8:/usr/bin/lfs setstripe -p scr ."),
+        # a pool's name has at most 15 characters
+        (
+            "lustre",
+            "/l:128:pool:scratch_p",
+            "8+4",
+            "/l:4:/usr/bin/lfs setstripe -p scratch_p-8-4 .",
+        ),
+        (
+            "lustre",
+            "/l:128:pool:scratchXX",
+            "100+4",
+            "/l:4:/usr/bin/lfs setstripe -p scratchXX-100-4 .",
+        ),
+        (
+            "lustre",
+            "/l:128:pool:scratchXXX",
+            "100+4",
+            "/l:128:/usr/bin/lfs setstripe -p scratchXXX .",
+        ),
+        ("moosefs", "/l:8:fast", "4+4", "/l:8:/usr/bin/mfssetsclass fast ."),
+        ("directory", "/l:8", "4+2", "/l:8:"),
+    ],
+)
+def test_a_block_is_a_part_of_its_lane(
+    harness: Harness, backend: str, lane: str, block: str, expected: str
+) -> None:
+    harness.ask("settings", f"backend={backend}", f"lane=a:{lane}")
+    assert harness.ask("block", *block.split("+")) == expected
+
+
+@given(st.integers(1, 512), st.integers(0, 520), st.integers(0, 520))
+def test_a_block_of_a_list_has_as_many_of_its_own_osts(
+    harness: Harness, targets: int, first: int, count: int
+) -> None:
+    osts = [str(9999 - ost) for ost in range(targets)]
+    argument = f"lane=a:/l:{targets}:{','.join(osts)}"
+    assert harness.ask("settings", "backend=lustre", argument).count("\t") == 3
+    path, number, words = harness.ask("block", str(first), str(count)).split(":", 2)
+    fits = count > 0 and first + count <= targets
+    assert (path, number) == ("/l", str(count if fits else targets))
+    expected = osts[first : first + count] if fits else osts
+    assert words.split("-o ")[1].split()[0].split(",") == expected
 
 
 @given(st.integers(0, 2**62), st.sampled_from(["", "k", "K", "m", "M", "g", "G", "t", "T"]))

@@ -179,7 +179,8 @@ def _setting_text(key: str, value: Any) -> str:
 
 def _lane_text(lane: View) -> str:
     text = f"{lane.name} Targets={lane.targets} Bandwidth={lane.bandwidth:.15g}"
-    return f"{text} Operations={lane.operations:.15g}" if lane.operations else text
+    operations = f" Operations={lane.operations:.15g}" if lane.operations else ""
+    return f"{text}{operations}{' Place=blocks' if lane.has_blocks else ''}"
 
 
 def _mode_text(rule: View) -> str:
@@ -361,6 +362,11 @@ def identity_of(submission: View) -> View:
     return View(out)
 
 
+def is_block(first: int, count: int) -> bool:
+    """Whether so many targets from the first on are a block (placement.h)."""
+    return bool(lib.sluice_is_block((first, count), MAX_TARGETS))
+
+
 def takes_turns(in_turns: str) -> bool:
     """Whether that is one whose bursts take turns: a word of `grant.in_turns`."""
     return bool(lib.sluice_takes_turns(IN_TURNS.index(in_turns)))
@@ -484,5 +490,6 @@ Z90 = normal_quantile(0.95)
 QUANTILE = float(lib.sluice_quantile)
 """Of the predicted slowdown, that decisions are held to."""
 HARMLESS_SLOWDOWN = float(lib.sluice_harmless_slowdown)
+MAX_TARGETS: int = lib.SLUICE_MAX_TARGETS
 WIDE = float(lib.sluice_wide_spread)
 """Spread (sd of ln) above which one run in ten is off by a factor of two: as in decide.c."""

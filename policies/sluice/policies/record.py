@@ -186,6 +186,7 @@ def decide(
     handle = situation.handle if situation else ffi.NULL
     with _workspace() as workspace:
         lib.sluice_record_decide(workspace, handle, config.struct, struct)
+        _place(workspace, situation, config, struct, ffi.addressof(struct, "place"))
     _grant(situation, struct, totals, ffi.addressof(struct, "grant"))
     return Record(struct)
 
@@ -197,6 +198,30 @@ def replay(record: Record, situation: Situation | None, config: Config) -> bytes
     out = ffi.new("struct sluice_decision *")
     _decide(situation, mode, ffi.addressof(record.struct, "submission"), record.now, out)
     return bytes(ffi.buffer(out))
+
+
+def replay_place(record: Record, situation: Situation | None, config: Config) -> bytes:
+    """Choose a record's block again; the bytes equal record.place.bytes."""
+    out = ffi.new("struct sluice_place *")
+    out.since_count = record.struct.place.since_count
+    out.since = record.struct.place.since
+    with _workspace() as workspace:
+        _place(workspace, situation, config, record.struct, out)
+    return bytes(ffi.buffer(out))
+
+
+def _place(
+    workspace: Any, situation: Situation | None, config: Config, record: Any, out: Any
+) -> None:
+    lib.sluice_decide_block(
+        workspace,
+        situation.handle if situation else ffi.NULL,
+        config.struct,
+        record.mode,
+        ffi.addressof(record, "submission"),
+        ffi.addressof(record, "decision"),
+        out,
+    )
 
 
 def _decide(situation: Situation | None, config: Any, submission: Any, now: int, out: Any) -> None:

@@ -55,6 +55,11 @@ class Snapshot:
         count = lib.sluice_snapshot_corunner_count(self.handle)
         return [View(lib.sluice_snapshot_corunner(self.handle, i)) for i in range(count)]
 
+    def placed(self) -> list[View]:
+        """Return the jobs with a block that are no co-runners."""
+        count = lib.sluice_snapshot_placed_count(self.handle)
+        return [View(lib.sluice_snapshot_placed(self.handle, i)) for i in range(count)]
+
     def partition(self, name: str) -> View | None:
         """Return a partition; the default one for the empty name."""
         found = lib.sluice_snapshot_partition(self.handle, name.encode())
@@ -98,6 +103,7 @@ def pack_snapshot(
     holders: Sequence[Item] = (),
     preempting_qos: Sequence[str] = (),
     lane_speeds: Mapping[str, float] = MappingProxyType({}),
+    placed: Sequence[Item] = (),
 ) -> bytes:
     """Return the bytes of a snapshot."""
 
@@ -123,6 +129,7 @@ def pack_snapshot(
                 "struct sluice_lane_speed",
                 [{"name": name, "speed": speed} for name, speed in sorted(lane_speeds.items())],
             ),
+            section("PLACED", "struct sluice_placed_job", placed),
         ],
         created=state["taken"],
     )

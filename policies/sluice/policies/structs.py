@@ -93,6 +93,7 @@ _COUNTS = {
     "coruns": "corun_count",
     "lanes": "lane_count",
     "mode_rules": "mode_rule_count",
+    "since": "since_count",
     "controlled": "controlled_count",
     "meaning": "outputs",
 }

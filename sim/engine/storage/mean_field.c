@@ -478,7 +478,7 @@ sluice_mean_field_start (struct sluice_mean_field *w, double now,
 		.speed = 1.0,
 		.mask = mask ? mask : mean_field_all_lanes (w),
 		.bursts_left = load->bursts,
-		.block = w->placement && sluice_placement_has (w->placement, block)
+		.block = w->placement && sluice_is_block (block, w->placement->targets)
 			     ? block
 			     : (struct sluice_block){ 0, 0 },
 		.owner = MEAN_FIELD_NO_SLOT,

@@ -150,6 +150,13 @@ note_format (const struct view *view, const struct sluice_record *record,
 		PUT (&w, ",turns=");
 		put_text (&w, turns);
 	}
+	const struct sluice_block *block = &record->place.job.block;
+	if (block->count && record->grant.outcome == SLUICE_GRANT_TAKEN) {
+		PUT (&w, ",place=");
+		put_number (&w, block->first, 10, 1);
+		PUT (&w, "+");
+		put_number (&w, block->count, 10, 1);
+	}
 	PUT (&w, ")");
 	*w.at = '\0';
 }

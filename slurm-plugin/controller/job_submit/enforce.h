@@ -36,7 +36,8 @@
  *
  * rec names the decision record (boot and number), by which sluiced joins record and job;
  * slow is the job's own predicted slowdown. It says nothing that could change later, as
- * tokens do. turns=yes or turns=no at its end is what the variable says, see below.
+ * tokens do. Behind it may stand turns=yes or turns=no, which is what the variable says,
+ * see below, and place=8+4: the block of its lane's targets, the first and how many.
  */
 
 enum { NOTE_SIZE = 320 };

@@ -286,6 +286,7 @@ consider (const struct view *view, job_desc_msg_t *job, uint32_t submit_uid, int
 	ring_expect (&plugin->ring);
 	decide (view, job, submit_uid, &record);
 	enforce_grant (view, job, &record);
+	decider_place (&plugin->decider, view, &record);
 	count_decision (&record); /* before it is saved: the counters are saved with it */
 	ring_push (&plugin->ring, &record);
 	enforce_tell_nodes (view, job, &record);

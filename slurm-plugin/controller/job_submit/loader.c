@@ -428,6 +428,7 @@ decider_init (struct decider *decider)
 {
 	pthread_mutex_init (&decider->lock, NULL);
 	decider->view = 0;
+	decider->since_count = 0;
 	decider->workspace = sluice_workspace_create ();
 	return decider->workspace ? 0 : -1;
 }
@@ -467,4 +468,44 @@ decider_decide (struct decider *decider, const struct view *view,
 	*out = decider->answer;
 	pthread_mutex_unlock (&decider->lock);
 	return is_repeated;
+}
+
+/* Forget the first of those that got a block after the snapshot. */
+static void
+forget_oldest (struct decider *decider)
+{
+	decider->since_count--;
+	memmove (decider->since, decider->since + 1,
+		 decider->since_count * sizeof *decider->since);
+	memmove (decider->since_at, decider->since_at + 1,
+		 decider->since_count * sizeof *decider->since_at);
+}
+
+static void
+remember (struct decider *decider, const struct sluice_record *record)
+{
+	if (decider->since_count == SLUICE_MAX_SINCE)
+		forget_oldest (decider);
+	decider->since[decider->since_count] = record->place.job;
+	decider->since_at[decider->since_count++] = record->now;
+}
+
+void
+decider_place (struct decider *decider, const struct view *view,
+	       struct sluice_record *record)
+{
+	struct sluice_place *place = &record->place;
+
+	pthread_mutex_lock (&decider->lock);
+	while (decider->since_count > 0 && view->snapshot
+	       && decider->since_at[0] < sluice_snapshot_state (view->snapshot)->taken)
+		forget_oldest (decider);
+	place->since_count = decider->since_count;
+	memcpy (place->since, decider->since,
+		decider->since_count * sizeof *decider->since);
+	sluice_decide_block (decider->workspace, view->situation, &view->config,
+			     record->mode, &record->submission, &record->decision, place);
+	if (place->job.block.count && record->grant.outcome == SLUICE_GRANT_TAKEN)
+		remember (decider, record);
+	pthread_mutex_unlock (&decider->lock);
 }

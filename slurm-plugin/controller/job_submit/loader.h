@@ -21,7 +21,7 @@
 
 #include <pthread.h>
 
-#include "decide.h"
+#include "record.h"
 #include "ring.h"
 #include "slurm_file.h"
 
@@ -113,6 +113,10 @@ struct decider {
 	int64_t now;
 	struct sluice_submission question; /* sluice_submission_question */
 	struct sluice_decision answer;
+	/* jobs that got a block, the oldest first, and when: until a snapshot has them */
+	struct sluice_placed_job since[SLUICE_MAX_SINCE];
+	int64_t since_at[SLUICE_MAX_SINCE]; /* UTC seconds */
+	uint32_t since_count;
 };
 
 /* -1: no memory. */
@@ -123,5 +127,9 @@ void decider_destroy (struct decider *decider);
 int decider_decide (struct decider *decider, const struct view *view,
 		    const struct sluice_submission *submission, int64_t now,
 		    struct sluice_decision *out);
+
+/* Choose the block of a job that was decided on and got its grant. */
+void decider_place (struct decider *decider, const struct view *view,
+		    struct sluice_record *record);
 
 #endif

@@ -49,17 +49,38 @@ find (const job_info_msg_t *answer, uint32_t job_id)
 	return NULL;
 }
 
-static enum holding_turns
-turns_of (const char *admin_comment)
+/* What stands behind the key in our note, up to the next comma; NULL: nothing. */
+static const char *
+find_in_note (const char *admin_comment, const char *key)
 {
 	const char *note = admin_comment ? strstr (admin_comment, "sluice(v=1,") : NULL;
 	const char *end = note ? strchr (note, ')') : NULL;
-	const char *turns = end ? strstr (note, ",turns=") : NULL;
+	const char *found = end ? strstr (note, key) : NULL;
 
-	if (!turns || turns > end)
+	return found && found < end ? found + strlen (key) : NULL;
+}
+
+static enum holding_turns
+turns_of (const char *admin_comment)
+{
+	const char *turns = find_in_note (admin_comment, ",turns=");
+
+	if (!turns)
 		return HOLDING_TURNS_NOT_SAID;
-	return strncmp (turns, ",turns=yes", 10) == 0 ? HOLDING_TURNS_YES
-						      : HOLDING_TURNS_NO;
+	return strncmp (turns, "yes", 3) == 0 ? HOLDING_TURNS_YES : HOLDING_TURNS_NO;
+}
+
+static void
+read_block (const char *admin_comment, struct holding *out)
+{
+	const char *place = find_in_note (admin_comment, ",place=");
+	unsigned int first, count;
+
+	out->first_target = out->target_count = 0;
+	if (place && sscanf (place, "%3u+%3u", &first, &count) == 2) {
+		out->first_target = first;
+		out->target_count = count;
+	}
 }
 
 int
@@ -85,6 +106,7 @@ holding_ask (uint32_t job_id, struct holding *out)
 		out->is_batch = job->batch_flag != 0;
 		out->is_running = (job->job_state & JOB_STATE_BASE) == JOB_RUNNING;
 		out->turns = turns_of (job->admin_comment);
+		read_block (job->admin_comment, out);
 		strcpy (out->licenses, licenses);
 	}
 	slurm_free_job_info_msg (answer);
@@ -164,20 +186,21 @@ name_directory (const struct grant_request *request, char prefix[DIRECTORY_NAME_
 
 static int
 make_directory (const struct grant_request *request, const struct settings *settings,
-		const struct lane *lane, struct directory_request *directory,
-		char found[DIRECTORY_NAME_SIZE])
+		const struct lane *lane, const struct placed_lane *placed,
+		struct directory_request *directory, char found[DIRECTORY_NAME_SIZE])
 {
 	const char *words[BACKEND_WORDS];
-	char why[128];
+	char why[128], count[16];
 
-	backend_command (settings, lane, words);
+	backend_command (settings, placed, count, words);
 	directory->uid = request->holding->uid;
-	directory->file_system = lane->path;
+	directory->file_system = placed->path;
 	directory->words = words;
 	directory->timeout_s = settings->timeout_s;
 	if (directory_make (directory, found, why, sizeof why) == 0)
 		return 0;
-	report ("job %" PRIu32 " has no directory on lane %s: %s", request->holding->job_id,
+	report ("job %" PRIu32 " has no directory on %slane %s: %s",
+		request->holding->job_id, placed->is_block ? "its targets of " : "",
 		lane->name, why);
 	return -1;
 }
@@ -185,28 +208,30 @@ make_directory (const struct grant_request *request, const struct settings *sett
 /* On the lane itself, under a name of ours. */
 static int
 make_usual (const struct grant_request *request, const struct settings *settings,
-	    const struct lane *lane, char path[IO_DIR_SIZE])
+	    const struct lane *lane, const struct placed_lane *placed,
+	    char path[IO_DIR_SIZE])
 {
 	char prefix[DIRECTORY_NAME_SIZE], name[DIRECTORY_NAME_SIZE];
 	char found[DIRECTORY_NAME_SIZE];
 	struct directory_request directory = {
-		.parent = lane->path,
+		.parent = placed->path,
 		.name = name,
 		.may_exist = request->seed != NULL,
 		.prefix = request->may_find ? prefix : NULL,
 	};
 
 	if (name_directory (request, prefix, name) < 0
-	    || make_directory (request, settings, lane, &directory, found) < 0)
+	    || make_directory (request, settings, lane, placed, &directory, found) < 0)
 		return -1;
-	snprintf (path, IO_DIR_SIZE, "%s/%s", lane->path, found[0] ? found : name);
+	snprintf (path, IO_DIR_SIZE, "%s/%s", placed->path, found[0] ? found : name);
 	return 0;
 }
 
 /* Where the user wants it: split at the last slash into parent and name. */
 static int
 make_wanted (const struct grant_request *request, const struct settings *settings,
-	     const struct lane *lane, char path[IO_DIR_SIZE])
+	     const struct lane *lane, const struct placed_lane *placed,
+	     char path[IO_DIR_SIZE])
 {
 	char parent[IO_DIR_SIZE], found[DIRECTORY_NAME_SIZE];
 
@@ -216,7 +241,15 @@ make_wanted (const struct grant_request *request, const struct settings *setting
 	snprintf (parent, sizeof parent, "%.*s", slash == path ? 1 : (int)(slash - path),
 		  path);
 	struct directory_request directory = { .parent = parent, .name = slash + 1 };
-	return make_directory (request, settings, lane, &directory, found);
+	return make_directory (request, settings, lane, placed, &directory, found);
+}
+
+static int
+make_on (const struct grant_request *request, const struct settings *settings,
+	 const struct lane *lane, const struct placed_lane *placed, char path[IO_DIR_SIZE])
+{
+	return request->io_dir ? make_wanted (request, settings, lane, placed, path)
+			       : make_usual (request, settings, lane, placed, path);
 }
 
 enum grant_result
@@ -233,11 +266,19 @@ grant_obtain (const struct grant_request *request, struct grant *out)
 		return GRANT_UNPLACED;
 
 	char (*values)[IO_DIR_SIZE] = out->values;
+	struct placed_lane placed;
+	/* the user's own directory has a place: on a directory lane no other is possible */
+	int is_fixed = request->io_dir && !settings.backend->command;
+	lane_place (&settings, lane, holding->first_target,
+		    is_fixed ? 0 : holding->target_count, &placed);
+	int made = make_on (request, &settings, lane, &placed, values[GRANT_DIR]);
+	if (made < 0 && placed.is_block) {
+		/* a target of it may be full or down */
+		lane_place (&settings, lane, 0, 0, &placed);
+		made = make_on (request, &settings, lane, &placed, values[GRANT_DIR]);
+	}
 	snprintf (values[GRANT_LANE], IO_DIR_SIZE, "%s", lane->name);
-	snprintf (values[GRANT_TARGETS], IO_DIR_SIZE, "%" PRIu32, lane->targets);
+	snprintf (values[GRANT_TARGETS], IO_DIR_SIZE, "%" PRIu32, placed.targets);
 	snprintf (values[GRANT_JOB_ID], IO_DIR_SIZE, "%" PRIu32, holding->job_id);
-	int made = request->io_dir
-		       ? make_wanted (request, &settings, lane, values[GRANT_DIR])
-		       : make_usual (request, &settings, lane, values[GRANT_DIR]);
 	return made == 0 ? GRANT_OBTAINED : GRANT_UNPLACED;
 }

@@ -50,6 +50,8 @@ struct holding {
 	int is_heterogeneous; /* only the leader holds its licences */
 	int is_batch, is_running;
 	enum holding_turns turns;
+	/* Of its lane's targets, by the admin comment alone; count 0: all. */
+	uint32_t first_target, target_count;
 	char licenses[HOLDING_LICENSES_SIZE];
 };
 
@@ -62,7 +64,7 @@ void holding_give_up (uint32_t job_id, uid_t uid, int argc, char **argv);
 
 enum {
 	GRANT_LANE,    /* SLUICE_LANE: the lane's name */
-	GRANT_TARGETS, /* SLUICE_TARGETS: how many storage targets it has */
+	GRANT_TARGETS, /* SLUICE_TARGETS: how many storage targets the job is on */
 	GRANT_DIR,     /* SLUICE_DIR: the job's own directory on them */
 	GRANT_JOB_ID,  /* SLUICE_JOB_ID: the job that the others belong to */
 	GRANT_VARIABLES,

@@ -18,6 +18,9 @@
 static int process_fd = -1;
 static uint32_t tasks_left;
 
+/* The job's block of its lane, from init_post_opt on. */
+static uint32_t first_target, target_count;
+
 int
 place_is_wanted (spank_t spank, int argc, char **argv)
 {
@@ -56,6 +59,8 @@ place_is_possible (spank_t spank, const struct settings *settings,
 	if (!lane || !is_first (spank) || t / 64 >= sizeof last.bits / sizeof last.bits[0])
 		return 0;
 	last.bits[t / 64] = 1ull << t % 64;
+	first_target = known->first_target;
+	target_count = known->target_count;
 	return backend_target_command (settings, lane, &last, text, words) == 0;
 }
 
@@ -65,8 +70,10 @@ struct following {
 	const struct settings *settings;
 	const struct lane *lane;
 	const struct sluice_turns_words *words;
-	struct sluice_turns_targets set; /* what the directory has now; none: its lane's */
+	struct placed_lane placed;	 /* where the job is put when nothing is said */
+	struct sluice_turns_targets set; /* what the directory has now; none: as placed */
 	char text[BACKEND_TEXT_SIZE];
+	char count[16];
 };
 
 static uint64_t
@@ -106,7 +113,7 @@ next_command (void *data, const char *words[])
 		return backend_target_command (f->settings, f->lane, &wanted, f->text,
 					       words)
 		       == 0;
-	backend_command (f->settings, f->lane, words);
+	backend_command (f->settings, &f->placed, f->count, words);
 	return 1;
 }
 
@@ -147,6 +154,7 @@ place_start (spank_t spank, int argc, char **argv, int words_fd)
 		return;
 	f.settings = &settings;
 	f.words = words;
+	lane_place (&settings, f.lane, first_target, target_count, &f.placed);
 	const struct directory_following following = {
 		.uid = geteuid (),
 		.path = path,

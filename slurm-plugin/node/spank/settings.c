@@ -9,23 +9,54 @@
 
 /* mfssetsclass(1): files made below inherit the storage class. */
 static void
-moosefs_words (const struct lane *lane, const char *words[])
+moosefs_words (const char *placement, const char *count, const char *words[])
 {
-	words[0] = lane->placement;
+	(void)count;
+	words[0] = placement;
 	words[1] = ".";
+}
+
+static int
+is_list (const char *placement)
+{
+	return placement[0] >= '0' && placement[0] <= '9';
 }
 
 /* lfs-setstripe(1): files made below inherit the layout. No pool's name starts
  * with a digit here: then it is a list of OST indices. The stripe count stays
- * the file system's own. */
+ * the file system's own; that of a block's list can be no other than its length. */
 static void
-lustre_words (const struct lane *lane, const char *words[])
+lustre_words (const char *placement, const char *count, const char *words[])
 {
-	int is_list = lane->placement[0] >= '0' && lane->placement[0] <= '9';
-	words[0] = "setstripe";
-	words[1] = is_list ? "-o" : "-p";
-	words[2] = lane->placement;
-	words[3] = ".";
+	if (count && is_list (placement)) {
+		*words++ = "setstripe";
+		*words++ = "-c";
+		*words++ = count;
+	} else {
+		*words++ = "setstripe";
+	}
+	*words++ = is_list (placement) ? "-o" : "-p";
+	*words++ = placement;
+	*words++ = ".";
+}
+
+/* lctl-pool_new(8): a pool's name has at most 15 characters. */
+enum { POOL_NAME_SIZE = 16 };
+
+static int
+named_block (const struct lane *lane, uint32_t first, uint32_t count,
+	     struct placed_lane *out, size_t size)
+{
+	int length = snprintf (out->placement, size, "%s-%" PRIu32 "-%" PRIu32,
+			       lane->placement, first, count);
+	return lane->has_named_blocks && length > 0 && (size_t)length < size ? 0 : -1;
+}
+
+static int
+moosefs_block (const struct lane *lane, uint32_t first, uint32_t count,
+	       struct placed_lane *out)
+{
+	return named_block (lane, first, count, out, sizeof out->placement);
 }
 
 /* The number that a list such as 0,4-7 has at this place, from 0; -1: none. */
@@ -45,6 +76,44 @@ list_entry (const char *list, uint32_t place)
 		list = *end ? end + 1 : end;
 	}
 	return -1;
+}
+
+/* A part of the lane's own list, which has to name as many OSTs as the lane has targets. */
+static int
+listed_block (const struct lane *lane, uint32_t first, uint32_t count,
+	      struct placed_lane *out)
+{
+	size_t used = 0;
+
+	if (list_entry (lane->placement, lane->targets - 1) < 0
+	    || list_entry (lane->placement, lane->targets) >= 0)
+		return -1;
+	for (uint32_t t = first; t < first + count; t++) {
+		int64_t ost = list_entry (lane->placement, t);
+		if (ost < 0 || used + 12 > sizeof out->placement)
+			return -1;
+		used += (size_t)sprintf (out->placement + used, "%s%" PRId64,
+					 used ? "," : "", ost);
+	}
+	return 0;
+}
+
+static int
+lustre_block (const struct lane *lane, uint32_t first, uint32_t count,
+	      struct placed_lane *out)
+{
+	return is_list (lane->placement)
+		   ? listed_block (lane, first, count, out)
+		   : named_block (lane, first, count, out, POOL_NAME_SIZE);
+}
+
+static int
+directory_block (const struct lane *lane, uint32_t first, uint32_t count,
+		 struct placed_lane *out)
+{
+	int length
+	    = snprintf (out->path, sizeof out->path, "%s/t%" PRIu32, lane->path, first);
+	return count == 1 && length > 0 && (size_t)length < sizeof out->path ? 0 : -1;
 }
 
 static int
@@ -69,10 +138,35 @@ lustre_target_words (const struct lane *lane, const struct sluice_turns_targets 
 }
 
 static const struct backend backends[] = {
-	{ "directory", NULL, NULL, NULL },
-	{ "moosefs", "/usr/bin/mfssetsclass", moosefs_words, NULL },
-	{ "lustre", "/usr/bin/lfs", lustre_words, lustre_target_words },
+	{ "directory", NULL, NULL, directory_block, NULL },
+	{ "moosefs", "/usr/bin/mfssetsclass", moosefs_words, moosefs_block, NULL },
+	{ "lustre", "/usr/bin/lfs", lustre_words, lustre_block, lustre_target_words },
 };
+
+static void
+place_on_all (const struct lane *lane, struct placed_lane *out)
+{
+	memcpy (out->path, lane->path, sizeof out->path);
+	memcpy (out->placement, lane->placement, sizeof out->placement);
+	out->targets = lane->targets;
+	out->is_block = 0;
+}
+
+void
+lane_place (const struct settings *settings, const struct lane *lane, uint32_t first,
+	    uint32_t count, struct placed_lane *out)
+{
+	place_on_all (lane, out);
+	if (count == 0)
+		return;
+	if (count > lane->targets || first > lane->targets - count
+	    || settings->backend->block (lane, first, count, out) < 0) {
+		place_on_all (lane, out);
+		return;
+	}
+	out->targets = count;
+	out->is_block = 1;
+}
 
 static const struct backend *
 backend_named (const char *name)
@@ -84,14 +178,16 @@ backend_named (const char *name)
 }
 
 void
-backend_command (const struct settings *settings, const struct lane *lane,
-		 const char *words[BACKEND_WORDS])
+backend_command (const struct settings *settings, const struct placed_lane *placed,
+		 char count[16], const char *words[BACKEND_WORDS])
 {
 	memset (words, 0, BACKEND_WORDS * sizeof *words);
 	if (!settings->backend->command)
 		return;
+	snprintf (count, 16, "%" PRIu32, placed->targets);
 	words[0] = settings->command;
-	settings->backend->words (lane, words + 1);
+	settings->backend->words (placed->placement, placed->is_block ? count : NULL,
+				  words + 1);
 }
 
 int
@@ -292,6 +388,16 @@ parse_path (const char *text, char out[SETTINGS_PATH_SIZE], struct sluice_error 
 }
 
 static int
+take_prefix (const char **text, const char *prefix)
+{
+	size_t length = strlen (prefix);
+	if (!*text || strncmp (*text, prefix, length) != 0)
+		return 0;
+	*text += length;
+	return 1;
+}
+
+static int
 parse_lane (const char *text, struct settings *settings, struct sluice_error *err)
 {
 	struct lane lane = { .targets = 0 };
@@ -310,6 +416,8 @@ parse_lane (const char *text, struct settings *settings, struct sluice_error *er
 		return -1;
 	if (parse_count (targets, MAX_TARGETS, &lane.targets) < 0)
 		return sluice_fail (err, "TARGETS is a number from 1 to %d", MAX_TARGETS);
+	lane.has_named_blocks
+	    = take_prefix (&text, "pool:") || take_prefix (&text, "class:");
 	/* A leading - would be an option of the backend's command. */
 	if (text
 	    && (text[0] == '-'

@@ -8,7 +8,7 @@
  *                     write there, and as in /tmp it has the sticky bit
  *       TARGETS       how many storage targets the lane has
  *       PLACEMENT     moosefs: the storage class; lustre: a pool, or a list of
- *                     OST indices such as 0,1,2 or 0-3
+ *                     OST indices such as 0,1,2 or 0-3; see below
  *   command=PATH      the backend's command, if it is not in its usual place
  *   turns=PATH        libsluice_turns.so on the compute nodes, for jobs with --io-turns
  *   turns_on=PATH       the mount point of a file system that turns are taken on; up to 16
@@ -18,6 +18,17 @@
  *   timeout=SECONDS   how long that command may take, 1 to 600, 10 by default
  *
  * An argument that makes no sense is left out and reported; the rest counts.
+ *
+ * A job with a block (place=FIRST+COUNT in its admin comment) is put on these targets of
+ * its lane, numbered from 0, where PLACEMENT says how:
+ *
+ *   lustre, a list     the list's entries FIRST to FIRST+COUNT-1, where it names as many
+ *                      OSTs as the lane has TARGETS
+ *   lustre, pool:NAME  the pool NAME-FIRST-COUNT; jobs without a block get the pool NAME
+ *   moosefs, class:NAME  the class NAME-FIRST-COUNT, likewise
+ *   directory          PATH/tFIRST, for a COUNT of 1
+ *
+ * Whatever does not fit puts the job on its lane as a whole.
  */
 #ifndef SLUICE_SETTINGS_H
 #define SLUICE_SETTINGS_H
@@ -29,6 +40,7 @@ enum {
 	SETTINGS_PATH_SIZE = 256,
 	SETTINGS_SOCKET_SIZE = 108, /* sun_path */
 	SETTINGS_FILE_SYSTEMS = 16,
+	SETTINGS_PLACEMENT_SIZE = 4096, /* a list of 512 OSTs */
 };
 
 struct backend;
@@ -36,8 +48,17 @@ struct backend;
 struct lane {
 	char name[SLUICE_NAME_SIZE];
 	char path[SETTINGS_PATH_SIZE];
-	char placement[SETTINGS_PATH_SIZE];
+	char placement[SETTINGS_PLACEMENT_SIZE];
+	int has_named_blocks; /* placement was pool:NAME or class:NAME */
 	uint32_t targets;
+};
+
+/* A lane as one job is put on it: its targets are a block's, or all. */
+struct placed_lane {
+	char path[SETTINGS_PATH_SIZE];
+	char placement[SETTINGS_PLACEMENT_SIZE];
+	uint32_t targets;
+	int is_block;
 };
 
 struct settings {
@@ -65,7 +86,7 @@ void settings_read (int argc, char **argv, struct settings *settings,
  */
 
 enum {
-	BACKEND_WORDS = 6,	  /* of the longest command, with its NULL */
+	BACKEND_WORDS = 8,	  /* of the longest command, with its NULL */
 	BACKEND_TEXT_SIZE = 4096, /* names of 512 targets */
 };
 
@@ -75,18 +96,27 @@ struct backend {
 	 * placement enough. */
 	const char *command;
 	/* The words behind the command, which runs in the fresh directory: an open
-	 * directory cannot be exchanged for another, a path could. */
-	void (*words) (const struct lane *lane, const char *words[]);
-	/* The same for some targets of the lane, by way of the text. -1: it cannot. */
+	 * directory cannot be exchanged for another, a path could. count: of the targets of
+	 * a block, as text; NULL: there is none. */
+	void (*words) (const char *placement, const char *count, const char *words[]);
+	/* What puts a job on a block; returns -1 where nothing does. */
+	int (*block) (const struct lane *lane, uint32_t first, uint32_t count,
+		      struct placed_lane *out);
+	/* The words for some targets of the lane, by way of the text. -1: it cannot. */
 	int (*target_words) (const struct lane *lane,
 			     const struct sluice_turns_targets *targets,
 			     char text[BACKEND_TEXT_SIZE], const char *words[]);
 };
 
-/* Fill words with a NULL-terminated command line that points into settings and
- * lane, or with a NULL alone where the backend needs no command. */
-void backend_command (const struct settings *settings, const struct lane *lane,
-		      const char *words[BACKEND_WORDS]);
+/* The targets first to first + count - 1 of the lane; where count is 0 or they cannot be
+ * had, the lane as a whole. */
+void lane_place (const struct settings *settings, const struct lane *lane, uint32_t first,
+		 uint32_t count, struct placed_lane *out);
+
+/* Fill words with a NULL-terminated command line that points into settings, placed
+ * and count, or with a NULL alone where the backend needs no command. */
+void backend_command (const struct settings *settings, const struct placed_lane *placed,
+		      char count[16], const char *words[BACKEND_WORDS]);
 
 /* The same for some targets of a lane, in the order in which its PLACEMENT names them.
  * -1: the backend cannot, or they are not there. */

@@ -40,6 +40,11 @@ Next:
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="A storage target: a directory on a device of its own; give two or more.",
 )
+@click.option(
+    "--pools",
+    metavar="FSNAME.NAME:OSTS",
+    help="Print what makes Lustre's pools of a lane with Place=blocks, and what removes them.",
+)
 @click.option("--check", "is_check", is_flag=True, help="Compare a configuration with the site.")
 def command(
     *,
@@ -47,6 +52,7 @@ def command(
     output: Path | None,
     darshan_logs: Path | None,
     places: tuple[Path, ...],
+    pools: str | None,
     is_check: bool,
 ) -> None:
     """Write the first configuration of a site, for observe.
@@ -55,7 +61,8 @@ def command(
     Darshan's logs lie. On a terminal it asks for what it cannot read; elsewhere it leaves that
     out. It changes nothing of Slurm and starts nothing: it says what to do. It writes over no
     configuration. --check compares the one that is there with the site; exit code 1 if something
-    fails.
+    fails. --pools prints commands for a shell on the MGS; OSTS are the lane's, in the order of
+    their numbers there, and NAME is that of pool:NAME in plugstack.conf.
 
     \b
     Examples:
@@ -63,10 +70,14 @@ def command(
         sluice init --output -
         sluice init --directory /scratch/ost0 --directory /scratch/ost1 --output -
         sudo sluice init --check
+        sluice init --pools scratch.scr:0,4,1,5,2,6,3,7
     """
     path = config or DEFAULT_CONFIG
     if is_check:
         _check(path)
+    if pools:
+        _show_pools(pools)
+        return
     from sluice.slurm.doctor import site_discovery
 
     target = output or path
@@ -94,6 +105,18 @@ def _check(path: Path) -> None:
         findings = list(site_discovery.check(site, config))
     show_findings(findings)
     sys.exit(any(finding.level == "FAIL" for finding in findings))
+
+
+def _show_pools(told: str) -> None:
+    from sluice.slurm.doctor import site_discovery
+
+    try:
+        made, removed = site_discovery.pools(told)
+    except ValueError as error:
+        raise click.UsageError(f"--pools: {error}") from error
+    click.echo(
+        "\n".join(["# make them:", *made, "", "# remove them:", *(f"#{x}" for x in removed)])
+    )
 
 
 def _asks() -> bool:

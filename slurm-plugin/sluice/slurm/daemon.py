@@ -165,6 +165,7 @@ class Daemon:
             holders=self._gatekeeper.holders(),
             lanes=self._gatekeeper.lanes(),
             lane_speeds=self._lane_speeds.latest,
+            placed=self._gatekeeper.placed(),
             is_off=service.is_off(self.config),
             now=seen.now,
         )

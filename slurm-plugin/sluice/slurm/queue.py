@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self, cast
 
 from sluice.slurm.children import FEED, REMEDY, Child, find_program
-from sluice.slurm.record_matching import marks_in
+from sluice.slurm.record_matching import block_in, marks_in
 from sluice.slurm.records import FeedError, License, LicenseChange, QueuedJob, Reservation, Room
 from sluice.slurm.slurm_commands import PING
 
@@ -287,6 +287,7 @@ def parse_job(payload: bytes) -> tuple[QueuedJob, str]:
         exit_code=exit_code_of(status),
         name=name,
         marks=marks_in(notes) if notes else (),
+        block=block_in(notes) if notes else (0, 0),
     )
     return job, task_ids
 

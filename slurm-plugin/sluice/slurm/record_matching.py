@@ -13,11 +13,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from sluice.policies import core
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 JobKey = TypeVar("JobKey", bound="Hashable")
 WINDOW = 1  # seconds between a record's time and the job's submit time
+PLACE = re.compile(r"sluice\(v=1,[^()]*,place=(\d{1,3})\+(\d{1,3})\)")
 MARK = re.compile(r"sluice\(v=1,rec=([0-9a-f]{1,16})-(\d{1,20}),")
 
 
@@ -101,6 +104,13 @@ class Matching(Generic[JobKey]):
 def marks_in(comment: str) -> tuple[RecordKey, ...]:
     """Find the record numbers in what may be an admin comment."""
     return tuple({(boot_of(boot), int(number)) for boot, number in MARK.findall(comment)})
+
+
+def block_in(comment: str) -> tuple[int, int]:
+    """Find the first target and how many in what may be an admin comment; (0, 0): none."""
+    found = PLACE.search(comment)
+    block = (int(found[1]), int(found[2])) if found else (0, 0)
+    return block if core.is_block(*block) else (0, 0)
 
 
 @lru_cache(maxsize=64)  # all jobs of a life of slurmctld share one

@@ -113,6 +113,8 @@ class QueuedJob(NamedTuple):
     name: str
     marks: tuple[tuple[int, int], ...] = ()
     """Boot and number of decision records, as the notes on the job have them."""
+    block: tuple[int, int] = (0, 0)
+    """First target and how many, as the note has them; (0, 0): all of its lanes."""
 
     @property
     def is_running(self) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sluice.darshan.log import DarshanLibraryError, load_library
+from sluice.policies.core import MAX_TARGETS
 from sluice.slurm.doctor.controller import preflight
 from sluice.slurm.doctor.controller import slurm as slurm_findings
 from sluice.slurm.doctor.findings import Finding
@@ -137,6 +138,40 @@ def spans(numbers: Sequence[int]) -> str:
         else:
             parts.append([number])
     return ",".join(f"{p[0]}-{p[-1]}" if len(p) > 1 else str(p[0]) for p in parts)
+
+
+POOL_NAME = 15
+"""Characters that Lustre lets a pool's name have."""
+
+
+def pools(told: str) -> tuple[list[str], list[str]]:
+    """Return the commands that make a pool for each block of a lane, and those that remove them.
+
+    told is FSNAME.NAME:OSTS, the OSTs in the order of the lane's targets. Raises ValueError.
+    """
+    match = re.fullmatch(r"(\w+)\.([\w.-]+):(\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)", told)
+    if match is None:
+        raise ValueError("write FSNAME.NAME:OSTS, as in scratch.scr:0-127")
+    fsname, name, listed = match.groups()
+    osts: list[int] = []
+    for span in listed.split(","):
+        first, _, last = span.partition("-")
+        osts += range(int(first), min(int(last or first), int(first) + MAX_TARGETS) + 1)
+    if len(set(osts)) != len(osts) or not 1 < len(osts) <= MAX_TARGETS:
+        raise ValueError(f"name 2 to {MAX_TARGETS} OSTs, each once")
+    blocks = {name: osts} | {
+        f"{name}-{first}-{count}": osts[first : first + count]
+        for count in (2**i for i in range((len(osts) // 2).bit_length()))
+        for first in range(0, len(osts) - count + 1, count)
+    }
+    if long := next((pool for pool in blocks if len(pool) > POOL_NAME), None):
+        raise ValueError(f"{long} has more than {POOL_NAME} characters; use a shorter NAME")
+    made, removed = [], []
+    for pool, members in blocks.items():
+        words = f"{fsname}.{pool} {' '.join(f'{fsname}-OST{ost:04x}' for ost in members)}"
+        made += [f"lctl pool_new {fsname}.{pool}", f"lctl pool_add {words}"]
+        removed += [f"lctl pool_remove {words}", f"lctl pool_destroy {fsname}.{pool}"]
+    return made, removed
 
 
 def darshan_logs() -> Path | None:

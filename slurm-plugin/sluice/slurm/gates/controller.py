@@ -213,6 +213,16 @@ class GateKeeper:
         """Return the mask of the lanes of each job that holds tokens."""
         return {job_id: holding.lane_mask for job_id, holding in self._running.items()}
 
+    def placed(self) -> list[tuple[QueuedJob, int]]:
+        """Return the jobs that hold or want tokens of one lane and have a block there, and it."""
+        if not any(lane.has_blocks for lane in self._policy.lanes):
+            return []
+        return [
+            (holding.job, holding.lane_mask.bit_length() - 1)
+            for holding in self._holdings.values()
+            if holding.job.block[1] and holding.lane_mask.bit_count() == 1
+        ]
+
     @property
     def needs_room(self) -> bool:
         """Whether it matters which jobs could start: one waits for tokens."""

@@ -105,8 +105,9 @@ class LaneSpeeds:
             log.info("lane %s is slow no longer", lane)
 
 
-MAX_CORUNNERS = 256  # policies/files/snapshot.h, as MAX_PARTITIONS, which QoS share
+MAX_CORUNNERS = 256  # policies/files/snapshot.h, as the next ones; QoS share MAX_PARTITIONS
 MAX_PARTITIONS = 1024
+MAX_PLACED = 65536
 KEPT_BYTES = 4 << 20
 KEPT_AT_LEAST = 2  # the one the plugin has, and the one it is about to load
 
@@ -128,6 +129,7 @@ class Publisher:
         self._partitions: list[Partition] = []
         self._partition_bytes = b""
         self._corunners: dict[int, bytes] = {}
+        self._placed: dict[int, tuple[QueuedJob, int, View, bytes]] = {}
         self._parts: dict[str, Any] = {}
         """All else of the latest snapshot."""
         self._kept: OrderedDict[int, StoredSnapshot] = OrderedDict()
@@ -166,13 +168,15 @@ class Publisher:
         holders: bytes,
         lanes: Mapping[int, int],
         lane_speeds: Mapping[str, float],
+        placed: Iterable[tuple[QueuedJob, int]] = (),
         is_off: bool,
         now: int,
     ) -> None:
         """Write the state of the cluster at time now (UTC seconds).
 
         jobs are those that run, and pending is how many wait; holders is packed, of those that
-        have tokens; lanes is a mask by job id, of those of them that run.
+        have tokens; lanes is a mask by job id, of those of them that run; placed are jobs with a
+        block, and its lane.
         """
         running = self._follow(jobs, prediction, submission)
         unknown = sum(row.is_unknown for row in running)
@@ -195,6 +199,7 @@ class Publisher:
             "holders": [holders],
             "preempting_qos": settings.preempting_qos[:MAX_PARTITIONS],
             "lane_speeds": dict(lane_speeds),
+            "placed": self._packed_placed(placed, prediction),
         }
         content = pack_snapshot(corunners=list(matter.values()), **self._parts)
         parsed = Snapshot.parse(content)  # what the core refuses is never written
@@ -239,6 +244,23 @@ class Publisher:
                     log.warning("job %d is left out of the snapshot: %s", row.job.job_id, error)
         self._refused = frozenset(refused)
         return found
+
+    def _packed_placed(
+        self,
+        placed: Iterable[tuple[QueuedJob, int]],
+        prediction: Callable[[QueuedJob], View | None],
+    ) -> list[bytes]:
+        """Pack those that are no co-runners; of those that are as they were, as they were."""
+        before, self._placed = self._placed, {}
+        for job, lane in placed:
+            known = prediction(job)
+            if job.job_id in self._corunners or known is None or not core.counts(known):
+                continue
+            row = before.get(job.job_id)
+            if row is None or row[:3] != (job, lane, known):
+                row = (job, lane, known, _packed_place(job, lane, known))
+            self._placed[job.job_id] = row
+        return [row[3] for row in list(self._placed.values())[:MAX_PLACED]]
 
     def _packed_users(self, users: list[UserDefaults]) -> list[bytes]:
         """Pack users once, not each round: there may be tens of thousands."""
@@ -332,10 +354,25 @@ class Row:
             "lane_mask": lane_mask,  # 0: it holds no token and may write anywhere
             "klass": known.klass if known else "none",
             "expected_end": end,
+            "block": _block(self.job) if lane_mask.bit_count() == 1 else None,
             "identity": core.identity_of(self.submission) if self.submission else None,
             # turns go by what jobs are predicted to write, too
             "profile": known.profile if known and core.counts(known) else None,
         }
+
+
+def _block(job: QueuedJob) -> dict[str, int]:
+    return dict(zip(("first", "count"), job.block, strict=True))
+
+
+def _packed_place(job: QueuedJob, lane: int, known: View) -> bytes:
+    place = {
+        "lane": lane,
+        "block": _block(job),
+        "duty": known.profile.io_share or 0.0,
+        "nodes": float(max(job.nodes, 1)),
+    }
+    return packed("struct sluice_placed_job", place)
 
 
 def heaviest(rows: Iterable[Row]) -> list[Row]:

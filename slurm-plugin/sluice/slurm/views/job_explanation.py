@@ -295,6 +295,8 @@ def _decision(record: Facts, facts: Facts) -> Iterator[Part]:
     yield f"  Mode was {record['mode']}{_rule(record)}: {effect}."
     if record["turns"] != "off":
         yield f"  {_takes_turns(record)}"
+    if place := record.get("place"):
+        yield f"  {_place_text(place, record, facts['lanes'])}"
     how = {
         "mark": "by the note on the job",
         "key": "by user, name and submit time",
@@ -322,6 +324,26 @@ def _takes_turns(record: Facts) -> str:
     in_turns = record["grant"]["in_turns"]
     takes = "takes" if takes_turns(in_turns) else "does not take"
     return f"It {takes} turns: {sentence('in_turns', in_turns)} ({in_turns})."
+
+
+def _place_text(place: Facts, record: Facts, lanes: list[str]) -> str:
+    """Say on which targets of its lane its output goes, and why there."""
+    (lane,) = _lane_names(1 << place["job"]["lane"], lanes)
+    choice, first = place["choice"], place["job"]["block"]["first"]
+    if "array" in record["submission"]["flags"]:
+        return f"Output: all targets of {lane}; tasks of an array get no targets of their own."
+    if not place["need"]:
+        return f"Output: all targets of {lane}; it is not known that it needs at most half of them."
+    needs = f"it needs {count_text(place['need'], 'target')}"
+    if not choice["considered"]:
+        return f"Output: all targets of {lane}; {needs}, and no such block is open."
+    last = first + choice["block"]["count"] - 1
+    on = f"target {first}" if first == last else f"targets {first} to {last}"
+    return (
+        f"Output: {on} of {lane}; {needs}. Of {choice['considered']} such blocks it loses least "
+        f"there: {amount_text(choice['cost'])} node-seconds a second, by chance "
+        f"{amount_text(choice['mean_cost'])}."
+    )
 
 
 def _decided_again(facts: Facts) -> Iterator[Part]:

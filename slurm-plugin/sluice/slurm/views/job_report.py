@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.history_db.errors import NoSuchValueError
 from sluice.policies.bundle import HEAD_BYTES, Bundle, name_of, policy_in
 from sluice.policies.core import CoreError, reading_share
-from sluice.policies.record import Record, Situation, replay
+from sluice.policies.record import Record, Situation, replay, replay_place
 from sluice.policies.review import Selector
 from sluice.policies.snapshot import Snapshot
 from sluice.prediction.submission_features import SCORED, SLACK, predicted_in
@@ -53,7 +53,10 @@ def replay_decision(store: Store, record: Record, config: Config) -> dict[str, A
                 return _impossible(f"the history has no snapshot {record.snapshot_checksum:016x}")
             snapshot = Snapshot.parse(stored.content)
         situation = Situation(Bundle.parse(bundle.content), snapshot)
-    is_equal = replay(record, situation, config) == record.decision.bytes
+    is_equal = (
+        replay(record, situation, config) == record.decision.bytes
+        and replay_place(record, situation, config) == record.place.bytes
+    )
     is_same_config = record.config_checksum == config.checksum
     verdict = (
         "Bundle and snapshot from the history give the same bits."
@@ -390,6 +393,10 @@ def shown(record: Record, store: Store, viewer: Viewer) -> dict[str, Any]:
     described = record.to_dict()
     prediction = described["decision"]["prediction"]
     prediction["profile"] = known(prediction["profile"])
+    place = described.pop("place")
+    if place["is_asked"]:
+        del place["since"]  # others' jobs
+        described["place"] = place
     if not viewer.sees_all:
         for corun in described["decision"]["coruns"]:
             job = store.jobs.job(corun["job_id"], record.cluster)

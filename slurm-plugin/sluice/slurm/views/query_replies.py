@@ -164,7 +164,7 @@ def _summary(decision: Decision, record: Facts, later: Facts | None) -> Facts:
             "reason": later["reason"],
             "reason_text": core.sentence("reason", later["reason"]),
         },
-    }
+    } | ({"place": record["place"]["choice"]} if "place" in record else {})
 
 
 def models(store: Store) -> list[Facts]:
