@@ -390,3 +390,9 @@ def test_blocks_are_the_only_place(word):
 def test_only_so_many_targets_can_be_placed_on():
     with pytest.raises(core.CoreError, match="at most 512"):
         core.parse_config("sluice.conf", b"Lane=a Targets=513 Place=blocks\n")
+
+
+def test_on_a_sites_only_lane_a_block_is_of_that_lane():
+    """Its jobs are published as writing to all lanes."""
+    others = [on_block(i, 4 * i, 4, lane_mask=0) for i in (0, 1, 3)]
+    assert block_of(placed_alongside(*others)) == (8, 4)
