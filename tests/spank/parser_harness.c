@@ -80,16 +80,18 @@ show_targets (int count, char **numbers)
 {
 	struct sluice_turns_targets targets = { { 0 } };
 	const char *words[BACKEND_WORDS];
-	char text[BACKEND_TEXT_SIZE];
+	struct placed_lane placed;
+	char text[16];
 
 	for (int i = 0; i < count; i++)
 		targets.bits[atoi (numbers[i]) / 64] |= 1ull << atoi (numbers[i]) % 64;
-	if (backend_target_command (&settings, &settings.lanes[0], &targets, text, words)
-	    < 0)
-		printf ("-");
-	else
-		for (int w = 0; words[w]; w++)
-			printf ("%s%s", w > 0 ? " " : "", words[w]);
+	if (lane_place_on (&settings, &settings.lanes[0], &targets, &placed) < 0) {
+		printf ("-\n");
+		return;
+	}
+	backend_command (&settings, &placed, text, words);
+	for (int w = 0; words[w]; w++)
+		printf ("%s%s", w > 0 ? " " : "", words[w]);
 	printf ("\n");
 }
 

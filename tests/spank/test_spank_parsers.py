@@ -196,21 +196,28 @@ def test_targets_are_entries_of_the_lanes_list(
     harness: Harness, lane: str, targets: str, expected: str
 ) -> None:
     harness.ask("settings", "backend=lustre", f"lane={lane}")
-    wanted = "-" if expected == "-" else f"/usr/bin/lfs setstripe -o {expected} ."
+    count = len(targets.split())
+    wanted = "-" if expected == "-" else f"/usr/bin/lfs setstripe -c {count} -o {expected} ."
     assert harness.ask("targets", *targets.split()) == wanted
 
 
-@pytest.mark.parametrize("backend", ["directory", "moosefs"])
-def test_other_backends_name_no_targets(harness: Harness, backend: str) -> None:
-    placement = ":only" if backend == "moosefs" else ""
-    harness.ask("settings", f"backend={backend}", f"lane=s:/l:8{placement}")
-    assert harness.ask("targets", "0") == "-"
+@pytest.mark.parametrize(
+    ("targets", "pool"),
+    [
+        *(("0", "p-0-1"), ("2 3", "p-2-2"), ("4 5 6 7", "p-4-4")),
+        *(("1 2", "-"), ("0 2", "-"), ("0 1 2", "-"), ("8 9", "-"), ("", "-")),
+    ],
+)
+def test_pools_name_aligned_blocks_alone(harness: Harness, targets: str, pool: str) -> None:
+    harness.ask("settings", "backend=lustre", "lane=s:/l:8:pool:p")
+    wanted = "-" if pool == "-" else f"/usr/bin/lfs setstripe -p {pool} ."
+    assert harness.ask("targets", *targets.split()) == wanted
 
 
 @given(st.text("0123456789,-x", max_size=30), st.integers(0, 511))
 def test_no_list_is_too_strange(harness: Harness, placement: str, target: int) -> None:
     harness.ask("settings", "backend=lustre", f"lane=s:/l:512:0{placement}")
-    assert harness.ask("targets", str(target)).startswith(("-", "/usr/bin/lfs setstripe -o "))
+    assert harness.ask("targets", str(target)).startswith(("-", "/usr/bin/lfs setstripe -c 1 -o "))
 
 
 def test_a_lane_without_the_placement_its_backend_needs_is_left_out(harness: Harness) -> None:

@@ -73,7 +73,7 @@ class Placed:
 
     def targets(self) -> set[int]:
         """Those that the last call names, of a list of two."""
-        found = re.fullmatch(r"setstripe -o (\d+),(\d+) \.", self.calls()[-1])
+        found = re.fullmatch(r"setstripe -c 2 -o (\d+),(\d+) \.", self.calls()[-1])
         return {int(one) - 10 for one in found.groups()} if found else set()
 
 
@@ -101,8 +101,16 @@ def test_the_layout_follows_the_free_targets_and_ends_as_it_began(placed: Placed
     assert placed.places() == {variables(printed(output))["SLUICE_DIR"]}
 
 
+def test_where_pools_name_blocks_the_layout_is_a_pool(placed: Placed) -> None:
+    placed.configure(placement="pool:p")
+    placed.submit("--io-place")
+    wait_for(lambda: len(placed.calls()) == 2, "for targets")
+    assert re.fullmatch(r"setstripe -p p-[0246]-2 \.", placed.calls()[1])
+    placed.end.touch()
+
+
 def test_a_command_that_fails_ends_it_and_the_job_goes_on(placed: Placed) -> None:
-    placed.lfs.write_text(placed.lfs.read_text() + 'case "$3" in *,*) exit 1; esac\n')
+    placed.lfs.write_text(placed.lfs.read_text() + 'case "$5" in *,*) exit 1; esac\n')
     job, output = placed.submit("--io-place")
     wait_for(lambda: len(placed.calls()) == 2, "for targets")
     page = placed.cluster.page(placed.agent, 99, block=(0, 8))

@@ -45,23 +45,25 @@ is_first (spank_t spank)
 		   || strcmp (kind, "BATCH") != 0);
 }
 
-int
-place_is_possible (spank_t spank, const struct settings *settings,
-		   const struct holding *known)
+uint32_t
+place_flags (spank_t spank, const struct settings *settings, const struct holding *known)
 {
 	struct sluice_turns_targets last = { { 0 } };
-	const char *words[BACKEND_WORDS];
-	char text[BACKEND_TEXT_SIZE];
+	struct placed_lane placed;
 	const struct lane *lane
 	    = known && known->job_id ? token_lane (known->licenses, settings) : NULL;
 	uint32_t t = lane ? lane->targets - 1 : 0;
 
-	if (!lane || !is_first (spank) || t / 64 >= sizeof last.bits / sizeof last.bits[0])
+	if (!lane || !settings->backend->is_followed || !is_first (spank)
+	    || t / 64 >= sizeof last.bits / sizeof last.bits[0])
 		return 0;
 	last.bits[t / 64] = 1ull << t % 64;
+	if (lane_place_on (settings, lane, &last, &placed) < 0)
+		return 0;
 	first_target = known->first_target;
 	target_count = known->target_count;
-	return backend_target_command (settings, lane, &last, text, words) == 0;
+	return SLUICE_TURNS_PLACED
+	       | (lane->has_named_blocks ? (uint32_t)SLUICE_TURNS_IN_BLOCKS : 0);
 }
 
 /* ---- the process ---- */
@@ -72,7 +74,7 @@ struct following {
 	const struct sluice_turns_words *words;
 	struct placed_lane placed;	 /* where the job is put when nothing is said */
 	struct sluice_turns_targets set; /* what the directory has now; none: as placed */
-	char text[BACKEND_TEXT_SIZE];
+	struct placed_lane now;		 /* the same */
 	char count[16];
 };
 
@@ -109,11 +111,11 @@ next_command (void *data, const char *words[])
 	    || memcmp (&wanted, &f->set, sizeof wanted) == 0)
 		return 0;
 	f->set = wanted;
-	if (memcmp (&wanted, &none, sizeof wanted) != 0)
-		return backend_target_command (f->settings, f->lane, &wanted, f->text,
-					       words)
-		       == 0;
-	backend_command (f->settings, &f->placed, f->count, words);
+	f->now = f->placed;
+	if (memcmp (&wanted, &none, sizeof wanted) != 0
+	    && lane_place_on (f->settings, f->lane, &wanted, &f->now) < 0)
+		return 0;
+	backend_command (f->settings, &f->now, f->count, words);
 	return 1;
 }
 

@@ -14,11 +14,12 @@
 
 #include "grant.h"
 
-/* From init_post_opt: whether the job or the site asks for it; whether this step is to
- * follow, of a job that holds this (NULL: it is not known). */
+/* From init_post_opt: whether the job or the site asks for it. */
 int place_is_wanted (spank_t spank, int argc, char **argv);
-int place_is_possible (spank_t spank, const struct settings *settings,
-		       const struct holding *known);
+/* Which flags of enum sluice_turns_flags_of_words say that this step follows, of a job that
+ * holds this; NULL: it is not known. */
+uint32_t place_flags (spank_t spank, const struct settings *settings,
+		      const struct holding *known);
 /* From user_init, as the user, when the step's variables are set. */
 void place_start (spank_t spank, int argc, char **argv, int words_fd);
 /* From task_exit: when all tasks of the step have ended, it does. */

@@ -40,23 +40,49 @@ lustre_words (const char *placement, const char *count, const char *words[])
 	*words++ = ".";
 }
 
+enum { MOST_TARGETS = 8 * sizeof (struct sluice_turns_targets) };
+
+/* The first of them from this one on; MOST_TARGETS: there is none. */
+static uint32_t
+next_target (const struct sluice_turns_targets *targets, uint32_t from)
+{
+	while (from < MOST_TARGETS && !(targets->bits[from / 64] >> from % 64 & 1))
+		from++;
+	return from;
+}
+
+/* 0: they are no aligned block. */
+static uint32_t
+block_of (const struct sluice_turns_targets *targets, uint32_t *first)
+{
+	uint32_t count = 0, t = *first = next_target (targets, 0);
+	for (; t == *first + count && t < MOST_TARGETS; t = next_target (targets, t + 1))
+		count++;
+	int is_block = t == MOST_TARGETS && (count & (count - 1)) == 0
+		       && *first % (count + !count) == 0;
+	return is_block ? count : 0;
+}
+
 /* lctl-pool_new(8): a pool's name has at most 15 characters. */
 enum { POOL_NAME_SIZE = 16 };
 
 static int
-named_block (const struct lane *lane, uint32_t first, uint32_t count,
+named_block (const struct lane *lane, const struct sluice_turns_targets *targets,
 	     struct placed_lane *out, size_t size)
 {
+	uint32_t first, count = block_of (targets, &first);
 	int length = snprintf (out->placement, size, "%s-%" PRIu32 "-%" PRIu32,
 			       lane->placement, first, count);
-	return lane->has_named_blocks && length > 0 && (size_t)length < size ? 0 : -1;
+	return lane->has_named_blocks && count > 0 && length > 0 && (size_t)length < size
+		   ? 0
+		   : -1;
 }
 
 static int
-moosefs_block (const struct lane *lane, uint32_t first, uint32_t count,
-	       struct placed_lane *out)
+moosefs_targets (const struct lane *lane, const struct sluice_turns_targets *targets,
+		 struct placed_lane *out)
 {
-	return named_block (lane, first, count, out, sizeof out->placement);
+	return named_block (lane, targets, out, sizeof out->placement);
 }
 
 /* The number that a list such as 0,4-7 has at this place, from 0; -1: none. */
@@ -80,67 +106,47 @@ list_entry (const char *list, uint32_t place)
 
 /* A part of the lane's own list, which has to name as many OSTs as the lane has targets. */
 static int
-listed_block (const struct lane *lane, uint32_t first, uint32_t count,
-	      struct placed_lane *out)
+listed_targets (const struct lane *lane, const struct sluice_turns_targets *targets,
+		struct placed_lane *out)
 {
 	size_t used = 0;
 
 	if (list_entry (lane->placement, lane->targets - 1) < 0
 	    || list_entry (lane->placement, lane->targets) >= 0)
 		return -1;
-	for (uint32_t t = first; t < first + count; t++) {
+	for (uint32_t t = next_target (targets, 0); t < MOST_TARGETS;
+	     t = next_target (targets, t + 1)) {
 		int64_t ost = list_entry (lane->placement, t);
 		if (ost < 0 || used + 12 > sizeof out->placement)
 			return -1;
 		used += (size_t)sprintf (out->placement + used, "%s%" PRId64,
 					 used ? "," : "", ost);
 	}
-	return 0;
+	return used ? 0 : -1;
 }
 
 static int
-lustre_block (const struct lane *lane, uint32_t first, uint32_t count,
-	      struct placed_lane *out)
+lustre_targets (const struct lane *lane, const struct sluice_turns_targets *targets,
+		struct placed_lane *out)
 {
-	return is_list (lane->placement)
-		   ? listed_block (lane, first, count, out)
-		   : named_block (lane, first, count, out, POOL_NAME_SIZE);
+	return is_list (lane->placement) ? listed_targets (lane, targets, out)
+					 : named_block (lane, targets, out, POOL_NAME_SIZE);
 }
 
 static int
-directory_block (const struct lane *lane, uint32_t first, uint32_t count,
-		 struct placed_lane *out)
+directory_targets (const struct lane *lane, const struct sluice_turns_targets *targets,
+		   struct placed_lane *out)
 {
+	uint32_t first, count = block_of (targets, &first);
 	int length
 	    = snprintf (out->path, sizeof out->path, "%s/t%" PRIu32, lane->path, first);
 	return count == 1 && length > 0 && (size_t)length < sizeof out->path ? 0 : -1;
 }
 
-static int
-lustre_target_words (const struct lane *lane, const struct sluice_turns_targets *targets,
-		     char text[BACKEND_TEXT_SIZE], const char *words[])
-{
-	size_t used = 0;
-
-	for (uint32_t t = 0; t < 64 * sizeof targets->bits / sizeof targets->bits[0]; t++) {
-		if (!(targets->bits[t / 64] >> t % 64 & 1))
-			continue;
-		int64_t ost = t < lane->targets ? list_entry (lane->placement, t) : -1;
-		if (ost < 0 || used + 12 > BACKEND_TEXT_SIZE)
-			return -1;
-		used += (size_t)sprintf (text + used, "%s%" PRId64, used ? "," : "", ost);
-	}
-	words[0] = "setstripe";
-	words[1] = "-o";
-	words[2] = text;
-	words[3] = ".";
-	return used ? 0 : -1;
-}
-
 static const struct backend backends[] = {
-	{ "directory", NULL, NULL, directory_block, NULL },
-	{ "moosefs", "/usr/bin/mfssetsclass", moosefs_words, moosefs_block, NULL },
-	{ "lustre", "/usr/bin/lfs", lustre_words, lustre_block, lustre_target_words },
+	{ "directory", NULL, NULL, directory_targets, 0 },
+	{ "moosefs", "/usr/bin/mfssetsclass", moosefs_words, moosefs_targets, 0 },
+	{ "lustre", "/usr/bin/lfs", lustre_words, lustre_targets, 1 },
 };
 
 static void
@@ -152,20 +158,37 @@ place_on_all (const struct lane *lane, struct placed_lane *out)
 	out->is_block = 0;
 }
 
+int
+lane_place_on (const struct settings *settings, const struct lane *lane,
+	       const struct sluice_turns_targets *targets, struct placed_lane *out)
+{
+	uint32_t count = 0;
+
+	place_on_all (lane, out);
+	for (uint32_t t = next_target (targets, 0); t < MOST_TARGETS;
+	     t = next_target (targets, t + 1)) {
+		if (t >= lane->targets)
+			return -1;
+		count++;
+	}
+	if (count == 0 || settings->backend->targets (lane, targets, out) < 0)
+		return -1;
+	out->targets = count;
+	out->is_block = 1;
+	return 0;
+}
+
 void
 lane_place (const struct settings *settings, const struct lane *lane, uint32_t first,
 	    uint32_t count, struct placed_lane *out)
 {
-	place_on_all (lane, out);
-	if (count == 0)
-		return;
-	if (count > lane->targets || first > lane->targets - count
-	    || settings->backend->block (lane, first, count, out) < 0) {
+	struct sluice_turns_targets block = { { 0 } };
+
+	for (uint32_t t = first; t - first < count && t < MOST_TARGETS; t++)
+		block.bits[t / 64] |= 1ull << t % 64;
+	if (count > MOST_TARGETS || first > MOST_TARGETS - count
+	    || lane_place_on (settings, lane, &block, out) < 0)
 		place_on_all (lane, out);
-		return;
-	}
-	out->targets = count;
-	out->is_block = 1;
 }
 
 static const struct backend *
@@ -188,18 +211,6 @@ backend_command (const struct settings *settings, const struct placed_lane *plac
 	words[0] = settings->command;
 	settings->backend->words (placed->placement, placed->is_block ? count : NULL,
 				  words + 1);
-}
-
-int
-backend_target_command (const struct settings *settings, const struct lane *lane,
-			const struct sluice_turns_targets *targets,
-			char text[BACKEND_TEXT_SIZE], const char *words[BACKEND_WORDS])
-{
-	memset (words, 0, BACKEND_WORDS * sizeof *words);
-	words[0] = settings->command;
-	return settings->backend->target_words
-		   ? settings->backend->target_words (lane, targets, text, words + 1)
-		   : -1;
 }
 
 /* Of the text from an entry's colon on: absent is one, no number is none. */

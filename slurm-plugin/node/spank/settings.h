@@ -85,10 +85,7 @@ void settings_read (int argc, char **argv, struct settings *settings,
  * lane, so that all files made below it land there.
  */
 
-enum {
-	BACKEND_WORDS = 8,	  /* of the longest command, with its NULL */
-	BACKEND_TEXT_SIZE = 4096, /* names of 512 targets */
-};
+enum { BACKEND_WORDS = 8 }; /* of the longest command, with its NULL */
 
 struct backend {
 	const char *name;
@@ -99,14 +96,17 @@ struct backend {
 	 * directory cannot be exchanged for another, a path could. count: of the targets of
 	 * a block, as text; NULL: there is none. */
 	void (*words) (const char *placement, const char *count, const char *words[]);
-	/* What puts a job on a block; returns -1 where nothing does. */
-	int (*block) (const struct lane *lane, uint32_t first, uint32_t count,
-		      struct placed_lane *out);
-	/* The words for some targets of the lane, by way of the text. -1: it cannot. */
-	int (*target_words) (const struct lane *lane,
-			     const struct sluice_turns_targets *targets,
-			     char text[BACKEND_TEXT_SIZE], const char *words[]);
+	/* What puts a job on these targets; returns -1 where nothing does. */
+	int (*targets) (const struct lane *lane, const struct sluice_turns_targets *targets,
+			struct placed_lane *out);
+	/* 1: a directory's layout may change while a job runs, and that helps. MooseFS
+	 * places files better itself (docs/evidence/placement-measured.md). */
+	int is_followed;
 };
+
+/* These targets of the lane. -1: they cannot be had. */
+int lane_place_on (const struct settings *settings, const struct lane *lane,
+		   const struct sluice_turns_targets *targets, struct placed_lane *out);
 
 /* The targets first to first + count - 1 of the lane; where count is 0 or they cannot be
  * had, the lane as a whole. */
@@ -117,12 +117,6 @@ void lane_place (const struct settings *settings, const struct lane *lane, uint3
  * and count, or with a NULL alone where the backend needs no command. */
 void backend_command (const struct settings *settings, const struct placed_lane *placed,
 		      char count[16], const char *words[BACKEND_WORDS]);
-
-/* The same for some targets of a lane, in the order in which its PLACEMENT names them.
- * -1: the backend cannot, or they are not there. */
-int backend_target_command (const struct settings *settings, const struct lane *lane,
-			    const struct sluice_turns_targets *targets,
-			    char text[BACKEND_TEXT_SIZE], const char *words[BACKEND_WORDS]);
 
 /*
  * Tokens among a job's licences: `sl0_stream` is a token of the lane sl0 and the

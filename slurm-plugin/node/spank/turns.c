@@ -130,8 +130,11 @@ static void
 describe_job (const struct holding *known, struct sluice_agent_request *request)
 {
 	request->most_held = known ? held_at_most (known) : SLUICE_AGENT_NO_LIMIT;
-	if (known && known->job_id)
-		request->nodes = known->nodes;
+	if (!known || !known->job_id)
+		return;
+	request->nodes = known->nodes;
+	request->first_target = known->first_target;
+	request->target_count = known->target_count;
 }
 
 /* ---- the agent ---- */
@@ -307,8 +310,8 @@ turns_register (spank_t spank, int argc, char **argv, const struct holding *know
 	describe_job (known, &request);
 	if (!is_held)
 		request.most_held = 0;
-	if (is_placed && place_is_possible (spank, &settings, known))
-		request.flags |= SLUICE_TURNS_PLACED;
+	if (is_placed)
+		request.flags |= place_flags (spank, &settings, known);
 	if (request_page (connection, &request) < 0)
 		close (connection); /* else it stays open until we end */
 	else
