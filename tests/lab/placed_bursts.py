@@ -207,6 +207,27 @@ class Followed(CorePlacer):
         return self._at_create(job, self._seen[0][1], self._turns[job])
 
 
+class FollowedBlocks(Followed):
+    """The same where a layout can name aligned blocks alone, as storage classes do."""
+
+    def _at_create(self, job, writers, turn):
+        width = self.jobs[job].width
+        blocks = self.targets // width
+        firsts = [(turn + i) % blocks * width for i in range(blocks)]
+        first = min(firsts, key=lambda first: sum(writers[first : first + width]))
+        return tuple(range(first, first + width))
+
+
+class Anywhere(Placer):
+    """Storage places each file by itself."""
+
+    def _prepare(self, _chance):
+        pass
+
+    def _place(self, _job, _clock):
+        return tuple(range(self.targets))
+
+
 class _Model:
     """The bursts under way, each with what is left of it on its targets."""
 
@@ -263,8 +284,13 @@ def fluid(placer: Placer, until: float) -> list[Took]:
     return took
 
 
-def losses(jobs: Sequence[Job], took: Iterable[Took]) -> tuple[float, float]:
-    """Return node-seconds by which bursts outlast the same alone, and those alone."""
-    alone = [(jobs[burst.job], burst.seconds) for burst in took]
-    lost = sum(job.nodes * (seconds - job.burst) for job, seconds in alone)
-    return lost, sum(job.nodes * job.burst for job, _ in alone)
+def losses(
+    jobs: Sequence[Job], took: Iterable[Took], *, stretch: float = 1.0
+) -> tuple[float, float]:
+    """Return node-seconds by which bursts outlast the same alone, and those alone.
+
+    stretch: time of a burst alone over that of its job, where storage has costs of its own.
+    """
+    pairs = [(jobs[burst.job], burst.seconds) for burst in took]
+    lost = sum(job.nodes * (seconds - stretch * job.burst) for job, seconds in pairs)
+    return lost, stretch * sum(job.nodes * job.burst for job, _ in pairs)

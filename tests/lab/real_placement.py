@@ -9,7 +9,10 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placed_bursts import (
@@ -30,8 +33,7 @@ from storage_targets import StorageTargets
 from target_kinds import MIB, Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator, Mapping
 
 RATE = 4_000_000
 """Bytes a second of each target."""
@@ -45,14 +47,18 @@ def targets_of(place: Path, modes: int, count: int) -> StorageTargets:
     return StorageTargets(place, lanes=lanes, limits=limits, kinds=("blkio",))
 
 
+FilesOf = Callable[[int, Sequence[int]], list[Path]]
+"""The files of a job's burst on these targets."""
+
+
 class _Run:
     """One placer's jobs and targets."""
 
-    def __init__(self, placer: Placer, directory_of: Callable[[int], Path], zero: float) -> None:
+    def __init__(self, placer: Placer, files_of: FilesOf, zero: float, rate: int) -> None:
         self.placer = placer
         self.took: list[Took] = []
-        self._directory_of = directory_of
-        self._zero = zero
+        self._files_of = files_of
+        self._zero, self._rate = zero, rate
         self._lock = threading.Lock()
 
     def job(self, number: int, until: float) -> None:
@@ -63,24 +69,22 @@ class _Run:
                 return
             with self._lock:
                 at = self.placer.begin(number, began)
-            self._write(number, [self._directory_of(target) / f"job{number}" for target in at])
+            files = self._files_of(number, at)
+            self._write(number, files)
             ended = self._clock()
             with self._lock:
                 self.placer.end(number, ended)
                 self.took.append(Took(number, began, ended - began))
-            for target in at:
-                (self._directory_of(target) / f"job{number}").unlink()
+            for file in files:
+                file.unlink()
 
     def _clock(self) -> float:
         return time.monotonic() - self._zero
 
     def _write(self, number: int, files: Sequence[Path]) -> None:
-        size = int(self.placer.jobs[number].burst * RATE)
-        threads = [threading.Thread(target=_write, args=(file, size)) for file in files]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        size = int(self.placer.jobs[number].burst * self._rate)
+        with ThreadPoolExecutor(len(files)) as pool:
+            list(pool.map(_write, files, [size] * len(files)))
 
 
 def _write(file: Path, size: int) -> None:
@@ -91,24 +95,20 @@ def _write(file: Path, size: int) -> None:
 
 
 def run(
-    targets: StorageTargets, placers: Mapping[str, Placer], until: float
+    placed: Mapping[str, tuple[Placer, FilesOf]], until: float, rate: int = RATE
 ) -> dict[str, list[Took]]:
     """Run all placers' jobs at once. Returns the bursts of each."""
     zero = time.monotonic() + 0.5
-    runs = {
-        name: _Run(placer, lambda target, mode=mode: targets.path(f"m{mode}t{target}"), zero)
-        for mode, (name, placer) in enumerate(placers.items())
-    }
-    threads = [
-        threading.Thread(target=one.job, args=(number, until))
-        for one in runs.values()
-        for number in range(len(one.placer.jobs))
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    runs = {name: _Run(*one, zero, rate) for name, one in placed.items()}
+    jobs = [(one, number) for one in runs.values() for number in range(len(one.placer.jobs))]
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        list(pool.map(lambda job: job[0].job(job[1], until), jobs))
     return {name: one.took for name, one in runs.items()}
+
+
+def on_targets(targets: StorageTargets, mode: int) -> FilesOf:
+    """A file on each target, of those of a placer."""
+    return lambda job, at: [targets.path(f"m{mode}t{target}") / f"job{job}" for target in at]
 
 
 PLACERS: dict[str, type[Placer]] = {
@@ -137,9 +137,11 @@ def draw_of(number: int, targets: StorageTargets, seconds: float) -> Draw:
     """Run a draw on targets for all PLACERS, and in the model."""
     load = LOADS[number % len(LOADS)]
     jobs = draw_jobs(number, load=load, targets=TARGETS, count=JOBS, until=seconds)
-    measured = run(
-        targets, {name: one(jobs, TARGETS, number) for name, one in PLACERS.items()}, seconds
-    )
+    placed = {
+        name: (one(jobs, TARGETS, number), on_targets(targets, mode))
+        for mode, (name, one) in enumerate(PLACERS.items())
+    }
+    measured = run(placed, seconds)
     modelled = {name: fluid(one(jobs, TARGETS, number), seconds) for name, one in PLACERS.items()}
     return Draw(jobs, measured, modelled)
 

@@ -2,7 +2,7 @@
 
 import pytest
 from placed_bursts import AtCreate, Blocks, Chance, Job, Placer, draw_jobs, fluid, losses
-from real_placement import PLACERS, RATE, draws, run, share_lost, targets_of
+from real_placement import PLACERS, RATE, draws, on_targets, run, share_lost, targets_of
 from storage_lab import require
 
 
@@ -67,7 +67,7 @@ def test_real_bursts_go_where_they_are_placed(place):
     jobs = (job(0.0, width=2, burst=0.5), job(0.0, burst=0.5))
     with targets_of(place, 1, 4) as targets:
         before = [targets.bytes_written(lane) for lane in targets.lanes]
-        took = run(targets, {"fixed": Fixed(jobs, (0, 2), (3,))}, 5.0)["fixed"]
+        took = run({"": (Fixed(jobs, (0, 2), (3,)), on_targets(targets, 0))}, 5.0)[""]
         targets.settle()
         written = [targets.bytes_written(lane) for lane in targets.lanes]
     assert sorted(burst.job for burst in took) == [0, 1]
