@@ -87,12 +87,14 @@ deb: ## Make Debian packages for the Slurm whose headers are here
 rpm: ## Make RPM packages, likewise
 	$(MAKE) --no-print-directory -C slurm-plugin/packaging BUILD=$(abspath $(BUILD)) rpm
 
-demo: deps ## A real Slurm controller decides on a mixed workload, then makes jobs wait (KEEP=1: keep its files)
-	@$(MAKE) --no-print-directory build
-	$(BIN)/python tests/lab/demo.py $(if $(KEEP),--keep)
+demo: ## What two programs lose to each other, and what Sluice does: five acts, 3 minutes (KEEP=1: keep its files)
+	@mkdir -p $(BUILD); echo "Installs what is missing, and builds: what that prints is in $(BUILD)/build.log"
+	@{ $(MAKE) --no-print-directory deps && $(MAKE) --no-print-directory build; } \
+		> $(BUILD)/build.log 2>&1 || { tail -n 20 $(BUILD)/build.log; exit 1; }
+	@$(BIN)/python tests/lab/demo.py $(if $(KEEP),--keep)
 
 picture: build ## Take the pictures in README and docs anew, from the demo and from replays
-	$(BIN)/python tests/lab/demo.py --svg docs/guide/decisions.svg --png docs/evidence/enforce.png
+	$(BIN)/python tests/lab/demo.py --pictures docs/evidence
 	$(BIN)/python tests/bench/replay_pictures.py
 
 figures: build ## Measure anew the tables of docs/evidence/replays.md, and write them

@@ -8,6 +8,8 @@ gives a user an association without a default QoS: it tests bit 0xffffffff of a 
 `defaultqos=normal` it lives, so `add_user` gives one.
 """
 
+import os
+import pwd
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -29,6 +31,7 @@ class AccountedSlurm(PrivateSlurm):
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._database_port, self._slurmdbd_port = free_ports(2)
+        self._user = pwd.getpwuid(os.geteuid()).pw_name
         accounting = {
             "AccountingStorageType": "accounting_storage/slurmdbd",
             "AccountingStorageHost": "127.0.0.1",
@@ -76,7 +79,7 @@ class AccountedSlurm(PrivateSlurm):
             "bind-address": "127.0.0.1",
             "port": self._database_port,
             "pid-file": self._pid_file("mariadbd"),
-            "user": "root",
+            "user": self._user,
             "character-set-server": "utf8mb4",
             "innodb-flush-log-at-trx-commit": 0,
         }
@@ -99,7 +102,7 @@ class AccountedSlurm(PrivateSlurm):
             "DbdHost": "localhost",
             "DbdAddr": "127.0.0.1",
             "DbdPort": self._slurmdbd_port,
-            "SlurmUser": "root",
+            "SlurmUser": self._user,
             "StorageType": "accounting_storage/mysql",
             "StorageHost": "127.0.0.1",
             "StoragePort": self._database_port,

@@ -1,335 +1,281 @@
-"""`make demo`: a real Slurm controller says what it thinks of a mixed workload.
+"""`make demo`: in five acts, what two real programs lose to each other, and what Sluice does.
 
-Real Darshan logs are ingested with their accounting, models are trained and
-published, a private Slurm is brought up with the plugin loaded, and jobs are
-submitted through sbatch and srun. Then Sluice explains itself. In the second half
-(demo_enforce.py) jobs write to two throttled storage targets, in observe and in
-enforce. As root it ends with the loop (tests/loop): programs with co-runners, what Sluice learns of
-them, and what is so; and with bursts that take turns (demo_turns.py). Everything lives in one
-temporary directory and is taken down at the end, also after a failure; `--keep` leaves the
-directory for a look, `--svg FILE` saves the table of decisions as a picture, `--png FILE` says
-where the second half's goes, and that of turns goes next to it.
-
-The logs come from programs that ran for seconds on two cores, so the thresholds
-below which Sluice leaves a job alone are scaled down with them; a site keeps the
-defaults.
+Each act shows what it claims, or the demo ends with exit code 1 and says where its logs are.
+Everything lives in one temporary directory and is taken down at the end, also after a failure;
+`--keep` leaves the directory, `--pictures DIR` says where the two pictures go.
 """
 
 import argparse
-import atexit
-import contextlib
-import csv
-import io
-import json
-import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import demo_enforce
-import demo_turns
-from counted import count_what_logs_claim
-from measured_programs import MeasurementError
-from private_slurm import PrivateSlurm, PrivateSlurmError
+import demo_plot
+from demo_lab import ARCHIVE, ROOT, RUNS, SETTINGS, SWEEP, CoRun, DemoError, DemoLab, Program
+from private_slurm import PrivateSlurmError
 from rich.console import Console
-from rich.text import Text
+from sluiced import BIN
 from storage_targets import StorageTargetsError
-from target_kinds import LABELS
 
-ROOT = Path(__file__).resolve().parents[2]
-LOGS = ROOT / "tests" / "data" / "darshan"
-BIN = Path(sys.executable).parent
-TIMEOUT = 60.0  # seconds for any one step
-LOOP = ROOT / "tests" / "loop" / "loop.py"
-LOOP_TIMEOUT = 900.0  # seconds
-OTHERS = ("META", "READ", "NONE")
-ENOUGH = 16 << 20  # bytes: most test programs wrote less, and that says little
-LOADED = 0.6  # seconds after which the plugin has seen a new file
+from sluice.cli.common import aligned
+from sluice.policies import core
 
-CONFIG = """\
-Mode=observe
-Bundle={place}/model.bundle
-Snapshot={place}/cluster.snapshot
-Socket={place}/plugin.sock
-History={place}/history.db
-OffFile={place}/off
-FollowInterval=300
+UNSEEN = Program("newcomer", 1, 1, "was never seen", "dd if=/dev/zero of=out bs=1M count=20")
+SLOWER = 1.3  # times alone, at least, that the sweep takes together with the archive
+LEFT = 0.6  # of what is lost without Sluice, at most
+MIN_CONFIDENCE = 0.7  # as the settings have it
+WITHOUT = "without Sluice"
 
-# Two halves of one file system, slow enough for one of these programs to fill it.
-Lane=sl0 Targets=4 Bandwidth=100M
-Lane=sl1 Targets=4 Bandwidth=100M
-
-# The programs behind the logs ran for seconds, some of them twice: what counts as
-# significant and as certain is scaled with them.
-MinIoShare=0.001
-MinSaving=0.002
-MinConfidence=0.6
-# Other jobs would use the nodes of one that waits.
-WaitPrice=0
-"""
-
-# command and what it shows; names are those of the accounting.
-WORKLOAD = (
-    ("sbatch", "ior_aw", ("-N2", "-n8", "-t1"), "streams; nothing else writes yet"),
-    ("sbatch", "pat_owc", ("-N4", "-n16"), "creates many files next to the stream"),
-    ("srun", "ior_ws", ("-N1", "-n4"), "flushes every chunk, submitted by srun"),
-    ("sbatch", "lammps_owc", ("-N1", "-n2", "--array=0-1"), "a real program, as an array"),
-    ("sbatch", "pat_meta", ("-N1", "-n2"), "opens and stats files"),
-    ("sbatch", "ior_read", ("-N1", "-n4"), "reads: what that does was never measured"),
-    ("srun", "ior_aw", ("-N1", "-n1", "--immediate=10"), "a user waits at a terminal"),
-    ("sbatch", "brand_new_code", ("-N1", "-n4"), "never seen before"),
-)
-ADVISED = ("sbatch", "pat_ws", ("-N1", "-n2"), "submitted after the switch to advise")
-
-
-class DemoError(Exception):
-    """A step failed; the text carries what it printed."""
-
+NEXT = """
+Try next:
+  make demo KEEP=1          keep the history, then ask it: decisions, why, report, serve
+  .venv/bin/sluice --help   all commands; `sluice site assess` says what is at stake at your site
+  docs/guide/install.md     install; docs/guide/first-month.md: from observe to enforce
+  make loop                 an hour of real programs, and what Sluice learns of them"""
 
 FAILURES = (
-    *(DemoError, MeasurementError, PrivateSlurmError, StorageTargetsError),
+    *(DemoError, PrivateSlurmError, StorageTargetsError),
     *(OSError, subprocess.SubprocessError, AssertionError),
 )
 
 
-def say(text: str) -> None:
-    Console(highlight=False).print(f"\n[bold]{text}[/bold]")
+@dataclass
+class Act:
+    """One act: what it claims, and what came of it."""
+
+    number: int
+    claim: str
+    measured: str = ""
+    holds: bool = False
+    seconds: float = 0.0
+    is_again: bool = False
+    """Whether something was measured a second time."""
 
 
-def sluice(place: Path, *words: str | Path, capture: bool = False) -> str:
-    """Run a `sluice` command on the demo's configuration, as a user would."""
-    command = [str(BIN / "sluice"), *map(str, words)]
-    shown = " ".join(command[1:]).replace(str(place), "$DEMO").replace(f"{ROOT}/", "")
-    if not capture:
-        print(f"$ sluice {shown}", flush=True)
-    done = subprocess.run(
-        command,
-        check=False,
-        text=True,
-        timeout=TIMEOUT,
-        env=os.environ
-        | {"SLUICE_CONF": str(place / "sluice.conf"), "SLURM_CONF": str(place / "etc/slurm.conf")},
-        stdout=subprocess.PIPE if capture else None,
-    )
-    if done.returncode != 0:
-        raise DemoError(f"`sluice {shown}` ended with {done.returncode}")
-    return done.stdout or ""
+@dataclass
+class Demo:
+    lab: DemoLab
+    pictures: Path
+    acts: list[Act] = field(default_factory=list)
+    alone: dict[str, float] = field(default_factory=dict)
+    """Seconds of each program: of its fastest run, which other load disturbed least."""
 
-
-@contextlib.contextmanager
-def daemon(slurm: PrivateSlurm) -> Iterator[None]:
-    """Run sluiced alongside the cluster."""
-    with (slurm.directory / "log" / "sluiced.log").open("w") as log:
-        process = subprocess.Popen(
-            [BIN / "sluiced", "--config", slurm.directory / "sluice.conf"],
-            env=slurm.client_environment(),
-            stdout=log,
-            stderr=log,
-        )
+    @contextmanager
+    def act(self, title: str, claim: str) -> Iterator[Act]:
+        act = Act(len(self.acts) + 1, claim)
+        self.acts.append(act)
+        head(f"{act.number}. {title}")
+        began = time.monotonic()
         try:
-            yield
-        finally:
-            process.terminate()
-            process.wait(TIMEOUT)
+            yield act
+        except FAILURES as error:
+            raise DemoError(f"act {act.number}: {error}") from error
+        act.seconds = time.monotonic() - began
+        if not act.holds:
+            raise DemoError(f"act {act.number} does not hold ({claim}): {act.measured}")
+
+    def measure(self, act: Act, run: Callable[[], CoRun], holds: Callable[[CoRun], bool]) -> CoRun:
+        """Measure once more where it does not hold: other load may have disturbed it."""
+        found = run()
+        if not holds(found):
+            act.is_again = True
+            found = run()
+        return found
+
+    def run(self) -> None:
+        self.alone_and_together()
+        without = self.decide()
+        self.enforce(without)
+        self.never_seen()
+        self.kill_sluiced()
+
+    # -- the acts ---------------------------------------------------------------------
+
+    def alone_and_together(self) -> None:
+        title = f"What two programs lose to each other: {RUNS} runs of each alone, then both"
+        claim = f"{SWEEP.name} takes at least {SLOWER} times as long"
+        with self.act(title, claim) as act:
+            seconds = self.lab.run_alone()
+            self.alone = {name: min(found) for name, found in seconds.items()}
+
+            def slower(run: CoRun) -> float:
+                return run.sweep.seconds / self.alone[SWEEP.name]
+
+            run = self.measure(act, self.lab.run_together, lambda run: slower(run) >= SLOWER)
+            rows = []
+            for job in run.jobs:
+                program, alone = job.program, self.alone[job.program.name]
+                slowest = max(seconds[program.name])
+                lost = program.nodes * (job.seconds - alone)
+                rows.append(
+                    (
+                        *(program.name, program.does, f"{program.nodes}"),
+                        *(f"{alone:.1f} s (to {slowest:.1f})", f"{job.seconds:.1f} s"),
+                        f"{lost:.0f} node-s",
+                    )
+                )
+            show(("Program", "what it does", "nodes", "alone", "together", "lost"), rows)
+            print("Lost: nodes times the seconds by which a job runs longer than alone.")
+            act.measured = f"{slower(run):.1f} times"
+            act.holds = slower(run) >= SLOWER
+
+    def decide(self) -> CoRun:
+        title = "The same two under a real slurmctld with Sluice, which only observes"
+        claim = f"would act on {ARCHIVE.name}, at least {MIN_CONFIDENCE:.0%} sure"
+        with self.act(title, claim) as act:
+            self.lab.learn()
+            self.lab.switch("observe")
+            run = self.lab.run_together()
+            job = run.archive.job_id
+            print(f"$ sluice why {job}    # {ARCHIVE.name}, while {SWEEP.name} runs")
+            print(*matters(self.lab.sluiced.command("why", str(job))), sep="\n")
+            sure = run.decision["prediction"]["profile"]["confidence"]
+            action = run.decision["action"]
+            act.measured = f"{action}, {sure:.0%} sure"
+            act.holds = sure >= MIN_CONFIDENCE and action in {"turns", "delay", "disjoint"}
+        return run
+
+    def enforce(self, without: CoRun) -> None:
+        title = "The same two, and Sluice acts: in turns, and on targets of their own"
+        claim = f"lose at most {LEFT:.0%} of that"
+        with self.act(title, claim) as act:
+            lost = without.lost(self.alone)
+            runs = {WITHOUT: without}
+            print(f"$ scontrol update jobid=... licenses=sl0_flush  # {SWEEP.name} writes to sl0")
+            settings = {
+                "in turns": {},
+                "on targets of their own": {"Controlled": f"Users={self.lab.user.pw_name}"},
+            }
+            for name, extra in settings.items():
+                if name == "in turns" and not self.lab.has_turns:
+                    continue
+                self.lab.switch("enforce", **extra)
+                runs[name] = self.measure(
+                    act,
+                    lambda: self.lab.run_together(in_turns="turns" in name),  # noqa: B023
+                    lambda run: run.lost(self.alone) <= LEFT * lost,
+                )
+            self.show_runs(runs)
+            self.plot(runs)
+            found = [run.lost(self.alone) for run in runs.values()]
+            act.measured = ", ".join(f"{value:.0f}" for value in found) + " node-seconds"
+            act.holds = max(found[1:]) <= LEFT * lost
+
+    def show_runs(self, runs: Mapping[str, CoRun]) -> None:
+        rows = [
+            (
+                name,
+                "" if name == WITHOUT else core.sentence("action", run.decision["action"]),
+                *(f"{job.seconds:.1f} s" for job in run.jobs),
+                f"{run.lost(self.alone):.0f} node-s",
+            )
+            for name, run in runs.items()
+        ]
+        show(("", f"Sluice decides: {ARCHIVE.name} ...", SWEEP.name, ARCHIVE.name, "lost"), rows)
+
+    def plot(self, runs: Mapping[str, CoRun]) -> None:
+        (first, without), *others = runs.items()
+        for name, run in others:
+            path = self.pictures / f"{'turns' if name == 'in turns' else 'targets'}.png"
+            both = {first: without, name: run}
+            demo_plot.plot(path, both, self.alone, self.lab.targets.label)
+            print(f"picture: {path}")
+
+    def never_seen(self) -> None:
+        with self.act("A program that was never seen", "Sluice leaves it alone") as act:
+            self.lab.add(UNSEEN)
+            job = self.lab.finish(UNSEEN, *self.lab.submit(UNSEEN))
+            self.lab.sluiced.wait_until_joined(job.job_id)
+            decision = self.lab.sluiced.sluice("why", str(job.job_id))["record"]["decision"]
+            act.measured = f"{decision['action']}: {core.sentence('reason', decision['reason'])}"
+            print(f"{UNSEEN.name} (job {job.job_id}): {act.measured}")
+            act.holds = decision["action"] == "abstain"
+
+    def kill_sluiced(self) -> None:
+        with self.act("sluiced is killed while a job runs", "jobs go on, new ones start") as act:
+            first = self.lab.submit(SWEEP)
+            self.lab.slurm.wait_for_job(first[0], "RUNNING")
+            self.lab.kill_sluiced()
+            second = self.lab.submit(ARCHIVE)
+            jobs = self.lab.finish(SWEEP, *first), self.lab.finish(ARCHIVE, *second)
+            act.measured = f"both completed, the new one after {jobs[1].wait:.0f} s"
+            print(
+                f"{SWEEP.name} completed; {ARCHIVE.name}, submitted after the kill, started after "
+                f"{jobs[1].wait:.1f} s and completed.\nIts gate stays closed for at most "
+                f"{SETTINGS['LeaseSeconds']} s (LeaseSeconds) without sluiced."
+            )
+            act.holds = True
+
+    def summary(self) -> None:
+        head("Summary")
+        rows = [
+            (
+                *(f"{act.number}", act.claim, act.measured),
+                ("ok" if act.holds else "FAILED") + (", second try" if act.is_again else ""),
+                f"{act.seconds:.0f} s",
+            )
+            for act in self.acts
+        ]
+        show(("Act", "claim", "measured", "", "took"), rows)
 
 
-def select_logs(place: Path) -> Path:
-    """Copy the logs of runs that wrote 16 MiB or more, and of those that did something else."""
-    chosen = place / "darshan"
-    chosen.mkdir()
-    with (LOGS / "index.csv").open() as index:
-        for row in csv.DictReader(index):
-            written = int(row["expected_write_bytes"] or 0)
-            if written >= ENOUGH or row["pattern"] in OTHERS or row["app"] == "lammps":
-                shutil.copy(LOGS / row["file"], chosen)
-    return chosen
+def head(text: str) -> None:
+    Console(highlight=False, soft_wrap=True).print(f"\n[bold]{text}[/bold]")
 
 
-def submit(slurm: PrivateSlurm, job: tuple[str, str, tuple[str, ...], str]) -> int:
-    """Submit one job of the workload and return its id."""
-    command, name, options, why = job
-    print(f"$ {command} -J {name} {' '.join(options)}   # {why}", flush=True)
-    if command == "sbatch":
-        return slurm.submit("-J", name, *options, "--wrap", "sleep 100")
-    before = newest_job(slurm, name)
-    # srun would wait for the end: let it, in the background, and ask for the job's id. It outlives
-    # a controller that is gone, and has a process of its own.
-    srun = subprocess.Popen(
-        ["srun", "-J", name, *options, "sleep", "100"],
-        env=slurm.client_environment(),
-        cwd=slurm.directory,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    atexit.register(end_group, srun.pid)
-    wait_for(lambda: newest_job(slurm, name) > before, f"srun of {name}")
-    return newest_job(slurm, name)
+def show(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    print("\n".join(aligned(list(heads), [list(row) for row in rows])))
 
 
-def end_group(leader: int) -> None:
-    """End a process and those that it started; it may have ended."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(leader, signal.SIGKILL)
+def matters(story: str) -> list[str]:
+    """The lines of `sluice why` that say what was decided, and why."""
+    lines = story.splitlines()
+    begin = next(i for i, line in enumerate(lines) if line.startswith("What could be done"))
+    end = next(i for i, line in enumerate(lines) if line.startswith("  Because"))
+    found = [line for line in lines[:begin] if line.startswith(("  Prediction", "  Job"))]
+    return [line for line in [*found, *lines[begin : end + 1]] if line]
 
 
-def newest_job(slurm: PrivateSlurm, name: str) -> int:
-    """Return the highest job id of that name; 0 when there is none."""
-    return max(
-        map(int, slurm.run("squeue", "-h", "-n", name, "-o", "%A").stdout.split()), default=0
-    )
-
-
-def wait_for(condition, what):
-    """Ask until condition returns something true; that is returned."""
-    deadline = time.monotonic() + TIMEOUT
-    while not (answer := condition()):
-        if time.monotonic() > deadline:
-            raise DemoError(f"waited {TIMEOUT:.0f} s for {what}")
-        time.sleep(0.1)
-    return answer
-
-
-def decided(place: Path) -> dict[int, dict]:
-    """Decisions that sluiced has stored and joined, by job id."""
-    rows = json.loads(sluice(place, "decisions", "--json", capture=True))["decisions"]
-    return {row["job_id"]: row for row in rows if row["job_id"]}
-
-
-def settle(slurm: PrivateSlurm, job: int) -> None:
-    """Wait until sluiced knows the job and the plugin knows what sluiced knows."""
-    place = slurm.directory
-    snapshot = place / "cluster.snapshot"
-    wait_for(lambda: job in decided(place), f"the decision on job {job}")
-    with contextlib.suppress(PrivateSlurmError):
-        slurm.wait_for_job(job, "RUNNING", timeout=10)
-    seen = snapshot.stat().st_mtime_ns
-    for _ in range(2):  # the first may have been taken before the job ran
-        wait_for(lambda: snapshot.stat().st_mtime_ns != seen, "a new snapshot")  # noqa: B023
-        seen = snapshot.stat().st_mtime_ns
-    time.sleep(LOADED)
-
-
-def run(place: Path, svg: Path | None) -> None:
-    config = place / "sluice.conf"
-    config.write_text(CONFIG.format(place=place))
-
-    say("1. Learn: Darshan logs and accounting into the history, models out of it")
-    sluice(place, "history", "ingest", select_logs(place), "--sacct", LOGS / "sacct-parsable2.txt")
-    count_what_logs_claim(place / "history.db")
-    sluice(place, "model", "train")
-    sluice(place, "model", "publish")
-
-    say("2. A real slurmctld with Sluice as its job_submit plugin, in observe")
-    slurm = PrivateSlurm(
-        place,
-        nodes=12,
-        plugin_dir=ROOT / "build" / "plugins",
-        settings={"JobSubmitPlugins": "sluice"},
-        environment={"SLUICE_CONF": str(config)},
-    )
-    with slurm, daemon(slurm):
-        print(slurm.run("sinfo").stdout, end="")
-        wait_for((place / "cluster.snapshot").exists, "the first snapshot")
-        time.sleep(LOADED)
-
-        say("3. A mixed workload")
-        jobs = []
-        for job in WORKLOAD:
-            jobs.append(submit(slurm, job))
-            settle(slurm, jobs[-1])
-
-        say("4. The same controller, switched to advise without a restart")
-        config.write_text(config.read_text().replace("Mode=observe", "Mode=advise\nAdminComment=1"))
-        time.sleep(LOADED)
-        jobs.append(submit(slurm, ADVISED))
-        settle(slurm, jobs[-1])
-        print("AdminComment:", slurm.job(jobs[-1]).get("AdminComment", "(none)"))
-
-        say("5. What Sluice thinks of each job")
-        sluice(place, "decisions")
-        if svg:
-            save_picture(place, svg)
-
-        say("6. The whole story of one of them")
-        sluice(place, "why", str(jobs[1]))
-        say("7. And of one it knows nothing about")
-        sluice(place, "why", str(jobs[-2]))
-        say("8. Is everything well?")
-        sluice(place, "doctor")
-
-
-def show_loop(place: Path) -> None:
-    """Run the short form of the loop."""
-    say("12. Real programs with co-runners: what Sluice learns of them, and what is so")
-    print("Each eight times among others, then alone: about five minutes …", flush=True)
-    words = [sys.executable, LOOP, place, "--seconds", "0", "--quiet"]
-    subprocess.run(words, check=False, timeout=LOOP_TIMEOUT)
-
-
-def save_picture(place: Path, svg: Path) -> None:
-    """Save the table of decisions as the README shows it."""
-    table = sluice(place, "decisions", capture=True)
-    columns = max(map(len, table.splitlines()))
-    console = Console(record=True, width=columns, file=io.StringIO())
-    console.print(Text(table.rstrip()), no_wrap=True)
-    picture = console.export_svg(title="sluice decisions")
-    # the fonts of the machine that shows it will do: no picture should fetch anything
-    svg.write_text(re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL))
+def conditions(lab: DemoLab) -> str:
+    """One line that says what is real here."""
+    logs = f"the Darshan runtime in {lab.runtime.origin}" if lab.runtime else "strace (no Darshan)"
+    rest = "" if lab.has_turns else "; not root: no turns"
+    speed = lab.targets.limits.bandwidth / 1e6
+    return f"Targets: {lab.targets.label}, {speed:g} MB/s each; logs by {logs}{rest}."
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keep", action="store_true", help="leave the demo's directory in place")
-    parser.add_argument("--svg", type=Path, help="save the table of decisions as a picture")
-    parser.add_argument(
-        "--png",
-        type=Path,
-        default=ROOT / "build" / "enforce.png",
-        help="where to save the picture of what enforce gains",
-    )
-    parser.add_argument(
-        "--kind", choices=tuple(LABELS), help="of storage targets; default: the first that works"
-    )
+    parser.add_argument("--pictures", type=Path, default=ROOT / "build", help="where they go")
     arguments = parser.parse_args()
     place = Path(tempfile.mkdtemp(prefix="sluice-demo-"))
-    place.chmod(0o755)  # munged wants to be reachable
-    begin = time.monotonic()
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit("demo: terminated")
-    )  # not without cleaning up
+    place.chmod(0o755)  # every user can enter
+    began = time.monotonic()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("demo: terminated"))  # and clean up
     try:
-        run(place, arguments.svg)
-        kinds = [arguments.kind] if arguments.kind else tuple(LABELS)
-        demo_enforce.show(place / "enforce", arguments.png, say, kinds=kinds)
-        if os.geteuid() == 0:  # its jobs are those of several users
-            show_loop(place / "loop")
-            demo_turns.show(place / "turns", arguments.png.with_name("turns.png"), say)
+        with DemoLab(place / "lab") as lab:
+            print(conditions(lab), flush=True)
+            demo = Demo(lab, arguments.pictures)
+            demo.run()
     except FAILURES as error:
         print(f"demo: {error}\ndemo: logs are in {place}", file=sys.stderr)
         return 1
+    demo.summary()
+    print(f"Done in {time.monotonic() - began:.0f} s; Slurm, targets and daemons are down.")
+    history = f"--history {place}/lab/sluice/history.db"
     if arguments.keep:
-        print(f"\nKept: {place} (SLUICE_CONF={place}/sluice.conf {BIN}/sluice decisions)")
+        print(f"Kept: {place}, as in `{BIN}/sluice decisions {history}`")
     else:
         shutil.rmtree(place, ignore_errors=True)
-    say(
-        f"Done in {time.monotonic() - begin:.0f} s; Slurm and targets are down and nothing is left."
-    )
-    print(
-        "Look further:\n"
-        "  make demo KEEP=1              keep the history, then ask it\n"
-        "  .venv/bin/sluice --help       all commands\n"
-        "  docs/guide/how-it-works.md  the path of a job\n"
-        "  docs/guide/enforce.md       what enforce does, and what it gains\n"
-        "  docs/guide/operating.md     slurm.conf and sluice.conf of a real site, line by line"
-    )
+    print(NEXT)
     return 0
 
 

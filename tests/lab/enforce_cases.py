@@ -36,17 +36,12 @@ class Outcome:
     job_id: int
     name: str
     nodes: int
-    klass: str
     action: str  # decided at submission
-    reason: str
-    costs: dict[str, float]  # node-seconds of each action that was weighed, the cheapest lane's
     lanes: tuple[str, ...]  # of the tokens with which it started
-    released: str  # why its tokens were taken off, if they were
     submitted: float
     started: float
     ended: float
     io: float
-    bursts: tuple[tuple[float, float], ...]  # start and end
     alone: float  # what it takes with nobody else there
 
     @property

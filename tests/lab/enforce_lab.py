@@ -140,12 +140,6 @@ class EnforceLab(UpAndDown):
         told: dict[str, Any] = json.loads(done.stdout)
         return told
 
-    def lost_if_fair(self, run: Run) -> float:
-        """Node-seconds that sharing would cost by the core if the servers shared fairly
-        between the two programs: what could be had without any waiting."""
-        model = self.lesson.interference
-        return self._costs(run, model["stream_level"])["colocate"]
-
     # -- cluster and daemon -----------------------------------------------------
 
     def _configure(self, mode: str) -> None:
@@ -235,23 +229,16 @@ class EnforceLab(UpAndDown):
         report = output / f"{name}.json"
         wrote = json.loads(report.read_text()) if report.exists() else None
         decision = self._record(job_id).decision
-        with Store(self.sluiced.history, read_only=True) as store:
-            released = [row.reason for row in store.gates.releases(job_id=job_id)]
         return Outcome(
             job_id=job_id,
             name=name,
             nodes=int(seen["NumNodes"]),
-            klass=decision.prediction.klass,
             action=decision.action,
-            reason=decision.reason,
-            costs=_costs(decision),
             lanes=self._lanes(seen["Licenses"]),
-            released=released[0] if released else "",
             submitted=submitted,
             started=started,
             ended=ended,
             io=wrote["io_seconds"] if wrote else 0.0,
-            bursts=_bursts(wrote) if wrote else (),
             alone=self.lesson.alone.get(name, COMPUTING),
         )
 
@@ -295,11 +282,3 @@ def _policy(bandwidth: float = LIMITS.bandwidth) -> View:
     """The settings that decide, for lanes of so many bytes per second."""
     lanes = "".join(f"Lane={lane} Targets=1 Bandwidth={bandwidth:.0f}\n" for lane in LANES)
     return core.parse_config("policy", (lanes + POLICY).encode()).policy
-
-
-def _bursts(report: dict[str, Any]) -> tuple[tuple[float, float], ...]:
-    starts = [report["started"] + burst["offset_seconds"] for burst in report["bursts"]]
-    return tuple(
-        (start, start + burst["seconds"])
-        for start, burst in zip(starts, report["bursts"], strict=True)
-    )

@@ -22,7 +22,6 @@ from storage_targets import StorageTargets
 from target_kinds import MIB
 
 from sluice.policies import core
-from sluice.policies.structs import View, new
 
 TIMEOUT = 120.0  # seconds for any one run
 HEAD_START = 0.5  # seconds until the stream has filled the caches
@@ -71,9 +70,6 @@ class Lesson:
     interference: dict[str, float]  # struct sluice_interference
     alone: dict[str, float]  # seconds, by the program's name
     bandwidth: float  # B/s of a target: what the stream reaches alone
-    kept: float  # of its rate that the victim keeps alongside the stream
-    stream_kept: float  # of its rate that the stream keeps
-    published_kept: float  # of its rate that the victim would keep by the published figures
 
 
 def learn(targets: StorageTargets) -> Lesson:
@@ -94,9 +90,6 @@ def learn(targets: StorageTargets) -> Lesson:
         interference=interference(kept, stream_kept, victim_demand=demand),
         alone={VICTIM.name: victim["wall_seconds"], STREAM.name: stream["wall_seconds"]},
         bandwidth=filled / len(targets.lanes),
-        kept=statistics.geometric_mean(kept),
-        stream_kept=stream_kept,
-        published_kept=_kept_by(core.default_interference(), profiles, filled),
     )
 
 
@@ -148,21 +141,6 @@ def _profile(program: Program, report: dict[str, Any], *, burst: float) -> dict[
         "unflushed_bytes": a_process if streams else 0.0,
         "log_sd": 0.0,
     }
-
-
-def _kept_by(
-    model: dict[str, float], profiles: dict[str, dict[str, Any]], bandwidth: float
-) -> float:
-    """The victim's share of its rate alongside the stream, by a model."""
-    coefficients = View(new("struct sluice_interference", model))
-    policy = core.parse_config(
-        "policy", f"Lane=all Targets=1 Bandwidth={bandwidth:.0f}\n".encode()
-    ).policy
-    victim, stream = (
-        core.pressure_of(profiles[program.name], coefficients, policy)
-        for program in (VICTIM, STREAM)
-    )
-    return core.rate_share(victim, [stream], coefficients)
 
 
 def _run_together(targets: StorageTargets) -> tuple[list[float], dict[str, Any]]:

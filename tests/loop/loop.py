@@ -91,14 +91,16 @@ def main() -> int:
         action="store_true",
         help="make logs of what strace sees, as without Darshan",
     )
-    parser.add_argument("--quiet", action="store_true", help="do not name each job")
     parser.add_argument("--seed", type=int, default=1, help="of the order of jobs")
     arguments = parser.parse_args()
     runtime = None if arguments.synthesised else find_runtime()
     print(how_logs_come(runtime), flush=True)
-    say = (lambda _: None) if arguments.quiet else (lambda text: print(text, flush=True))
     findings = run(
-        arguments.place, runtime, seconds=arguments.seconds, seed=arguments.seed, say=say
+        arguments.place,
+        runtime,
+        seconds=arguments.seconds,
+        seed=arguments.seed,
+        say=lambda text: print(text, flush=True),
     )
     if arguments.seconds < BELOW:
         print("Too few programs and runs to judge by (`make loop` takes an hour). Measured:")
