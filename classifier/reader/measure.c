@@ -204,15 +204,6 @@ shares_into (const struct run *run, struct sluice_features *out)
 /* What a profile says */
 
 static double
-count_targets (const struct sluice_log *log)
-{
-	double targets = 0;
-	for (int i = 0; log->targets && i < SLUICE_TARGET_WORDS; i++)
-		targets += __builtin_popcountll (log->targets[i]);
-	return targets > 0 ? targets : NAN;
-}
-
-static double
 collective_share (const struct run *run)
 {
 	double moved;
@@ -272,7 +263,7 @@ numbers_into (const struct run *run, struct sluice_log_numbers *out)
 		out->read_bytes = run->read;
 	}
 	out->runtime_seconds = runtime;
-	out->targets = count_targets (run->log);
+	out->targets = run->log->target_count > 0 ? run->log->target_count : NAN;
 	if (run->chunk > 0)
 		out->chunk_bytes = run->chunk;
 	if (run->read_chunk > 0)

@@ -27,6 +27,8 @@ files_of_rows (struct files *files, const struct sluice_file_row *rows, size_t c
 			continue;
 		struct file *file = slot_of (files, row->id);
 		file->id = row->id;
+		file->bytes += row->posix_bytes_read + row->stdio_bytes_read
+			       + row->posix_bytes_written + row->stdio_bytes_written;
 		file->read |= row->posix_bytes_read > 0 || row->stdio_bytes_read > 0;
 		file->written
 		    |= row->posix_bytes_written > 0 || row->stdio_bytes_written > 0;

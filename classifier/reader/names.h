@@ -11,6 +11,7 @@ struct file {
 	uint64_t id; /* 0: a free slot; a file of that id stays unknown */
 	uint64_t stem;
 	double stripe_count;
+	double bytes; /* read and written */
 	signed char read, written, program;
 };
 

@@ -29,6 +29,7 @@ struct reading {
 	struct region *region;
 	struct sluice_log *log;
 	struct rows rows;
+	double *target_bytes; /* while layouts are read: of each Lustre target */
 	struct sluice_error *err;
 };
 
@@ -172,11 +173,44 @@ enum {
 	LUSTRE_COMPONENT = 9, /* words: stripe size, stripe count, ... */
 };
 
+enum { MOST_TARGETS = 64 * SLUICE_TARGET_WORDS };
+
 static void
-note_target (struct sluice_log *log, int64_t target)
+note_target (struct reading *r, int64_t target, double bytes)
 {
-	if (target >= 0 && target < 64 * SLUICE_TARGET_WORDS)
-		log->targets[target / 64] |= 1ull << target % 64;
+	if (target < 0 || target >= MOST_TARGETS)
+		return;
+	r->log->targets[target / 64] |= 1ull << target % 64;
+	r->target_bytes[target] += bytes;
+}
+
+static int
+compare_falling (const void *a, const void *b)
+{
+	double left = *(const double *)a, right = *(const double *)b;
+	return (left < right) - (left > right);
+}
+
+/* The fewest targets that hold all but a hundredth of the bytes: small files lie anywhere.
+ * Without bytes, those that files lie on. */
+static double
+count_targets (const struct sluice_log *log, double *bytes)
+{
+	const double most = 0.99;
+	double sum = 0.0, held = 0.0;
+	size_t used = 0, needed = 0;
+
+	for (size_t i = 0; i < MOST_TARGETS; i++)
+		if (log->targets[i / 64] >> i % 64 & 1) {
+			sum += bytes[i];
+			bytes[used++] = bytes[i];
+		}
+	if (sum <= 0.0)
+		return (double)used;
+	qsort (bytes, used, sizeof *bytes, compare_falling);
+	while (needed < used && held < most * sum)
+		held += bytes[needed++];
+	return (double)needed;
 }
 
 /* Return how many of the targets are in use. Components that are not have no size. */
@@ -221,8 +255,10 @@ take_layout (struct reading *r, const char *bytes, size_t size, const struct fil
 		file->stripe_count = (double)targets;
 	if (!is_old)
 		used = targets_used (r, bytes, components, file);
-	for (int64_t i = 0; i < targets && i < used; i++)
-		note_target (r->log, word_at (r, bytes, head + i));
+	int64_t count = targets < used ? targets : used;
+	for (int64_t i = 0; i < count; i++)
+		note_target (r, word_at (r, bytes, head + i),
+			     file ? file->bytes / (double)count : 0.0);
 	return head + targets;
 }
 
@@ -239,10 +275,15 @@ static int
 read_layouts (struct reading *r, struct files *files)
 {
 	r->log->targets = calloc (SLUICE_TARGET_WORDS, sizeof *r->log->targets);
-	if (!r->log->targets)
-		return out_of_memory (r);
-	return read_varying (r, DARSHAN_LUSTRE, "LUSTRE records", LUSTRE_VERSION,
-			     take_layouts, files);
+	r->target_bytes = calloc (MOST_TARGETS, sizeof *r->target_bytes);
+	int result = r->log->targets && r->target_bytes
+			 ? read_varying (r, DARSHAN_LUSTRE, "LUSTRE records",
+					 LUSTRE_VERSION, take_layouts, files)
+			 : out_of_memory (r);
+	if (result == 0)
+		r->log->target_count = count_targets (r->log, r->target_bytes);
+	free (r->target_bytes);
+	return result;
 }
 
 static int

@@ -110,6 +110,7 @@ struct sluice_log {
 	/* SLUICE_TARGET_WORDS words, a bit for each Lustre target that a file lies on;
 	 * NULL: not known. */
 	uint64_t *targets;
+	double target_count; /* of these that hold its bytes; 0: not known */
 	/* Bytes of all processes by time bin from the start, each byte seen once; no bins:
 	 * there is no heatmap. */
 	double bin_seconds;

@@ -131,6 +131,36 @@ def test_what_was_not_measured_is_unknown_and_not_zero(tmp_path):
     assert not {"direct_share", "targets", "async_io", "period_seconds"} & set(numbers)
 
 
+def test_targets_are_those_that_hold_the_bytes_of_all_files(tmp_path):
+    """Small files lie anywhere, and a program does not need the targets that they lie on."""
+    log = MadeLog(nprocs=4)
+    for rank, osts in enumerate(([0, 1], [2, 3], [1, 2], [7, 8])):
+        appended(log, file=rank + 1, rank=rank, count=50)
+        log.add_layout(file=rank + 1, osts=osts)
+    for i in range(10):
+        appended(log, file=100 + i, rank=0, chunk=1000, count=1)
+        log.add_layout(file=100 + i, osts=[20 + i])
+    reading = read_profile(log.write(tmp_path / "made.darshan"))
+    assert reading.profile.numbers["targets"] == 6
+    assert reading.log.osts == (0, 1, 2, 3, 7, 8, *range(20, 30))
+
+
+def test_a_file_for_each_process_uses_all_targets_that_they_lie_on(tmp_path):
+    log = MadeLog(nprocs=16)
+    for rank in range(16):
+        appended(log, file=rank + 1, rank=rank)
+        log.add_layout(file=rank + 1, osts=[rank % 5])
+    assert profile(log, tmp_path).numbers["targets"] == 5
+
+
+def test_targets_of_files_without_bytes_are_those_that_they_lie_on(tmp_path):
+    log = MadeLog()
+    log.add("POSIX", file=1, rank=0, counters={"OPENS": 1})
+    log.add_layout(file=1, osts=[4, 9, 11])
+    log.add_layout(file=77, osts=[12])  # which no other module saw
+    assert profile(log, tmp_path).numbers["targets"] == 4
+
+
 def test_bytes_of_a_buffered_stream_count(tmp_path):
     log = MadeLog()
     appended(log, module="STDIO", chunk=4096, count=1000)

@@ -162,6 +162,12 @@ class MadeLog:
         bins = np.array([*written, *read], dtype="<i8").tobytes()
         self.rows.setdefault("HEATMAP", []).append(head + bins)
 
+    def add_layout(self, *, file: int, osts: list[int]) -> None:
+        """Say on which of Lustre's targets a file is striped."""
+        component = [1 << 20, len(osts), 0, 0, -1, 0, 0, 0, 0]
+        words = [file, -1, 1, len(osts), *component, *osts]
+        self.rows.setdefault("LUSTRE", []).append(np.array(words, dtype="<i8").tobytes())
+
     def write(self, path: Path, *, partial: tuple[str, ...] = ()) -> Path:
         flags = sum(1 << MODULES[name][0] for name in partial)
         log = lib.darshan_log_create(os.fsencode(path), 0, flags)
