@@ -67,6 +67,20 @@ def test_of_covered_jobs_only_files_are_placed():
     assert lost("placement") < lost("placement", covered=0.5) < lost("none")
 
 
+def test_blocks_do_nothing_where_round_robin_is_undisturbed():
+    """There the file system keeps bursts apart; other creates disturb that."""
+    calm = replace(ASKED, placement="round-robin")
+    assert lost("placement", calm) == lost("none", calm)
+    disturbed = replace(calm, foreign_creates=1000.0)
+    assert lost("placement", disturbed) < lost("none", disturbed)
+
+
+def test_blocks_do_nothing_for_jobs_on_all_targets():
+    """Of one target there is no choice."""
+    few = replace(ASKED, targets=1, servers=1)
+    assert lost("placement", few) == lost("none", few)
+
+
 @pytest.mark.parametrize("policy", ["placement", "placement-turns", "placement-at-create"])
 def test_placement_is_refused_where_a_lane_is_one_target(policy):
     """The text says what to give."""

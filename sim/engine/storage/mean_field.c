@@ -87,7 +87,10 @@ grow (struct sluice_mean_field *w)
 	    = realloc (w->places, (size_t)room * w->group_count * sizeof *places);
 	if (places)
 		w->places = places;
-	failed |= !slots || !places;
+	uint64_t *bits = realloc (w->bits, (size_t)room * TARGET_WORDS * sizeof *bits);
+	if (bits)
+		w->bits = bits;
+	failed |= !slots || !places || !bits;
 	for (uint32_t i = 0; i < w->group_count; i++) {
 		struct mean_field_group *group = &w->groups[i];
 		struct mean_field_visit *active
@@ -136,6 +139,7 @@ sluice_mean_field_destroy (struct sluice_mean_field *w)
 	free (w->placement);
 	free (w->places);
 	free (w->slots);
+	free (w->bits);
 	free (w->jobs);
 	free (w->heap);
 	free (w->free);
@@ -225,9 +229,8 @@ add_written (struct sluice_mean_field *w, const struct mean_field_job *job, doub
 	double bytes = done * job->alone * job->load.server_seconds
 		       * w->config.server_bandwidth / fmax (job->target_count, 1.0);
 	for (uint32_t i = 0; i < job->target_count && w->placement; i++) {
-		struct mean_field_group *group = &w->groups[groups[i]];
-		group->written += bytes;
-		sluice_placement_fill (w->placement, groups[i], group->written, 0.0);
+		w->groups[groups[i]].written += bytes;
+		mean_field_show_filling (w, groups[i]);
 	}
 }
 

@@ -12,6 +12,10 @@
  * their number is as good as normally distributed. */
 static const double laps_forgotten = 4.0, many_creates = 30.0;
 
+/* Targets were never empty: s of their bandwidth that are on each from the start, or the
+ * first burst would make its targets many times as full as the others. */
+static const double filled_before = 3600.0;
+
 /* A link of which all targets together cannot take more is never full: no job waits at it.
  */
 static int
@@ -20,6 +24,14 @@ can_fill_links (const struct sluice_mean_field_config *config,
 {
 	return ceil (all.targets / links) * config->target_bandwidth
 	       > config->server_bandwidth * all.servers / links;
+}
+
+void
+mean_field_show_filling (struct sluice_mean_field *w, uint32_t target)
+{
+	double before = filled_before * w->config.target_bandwidth;
+	sluice_placement_fill (w->placement, target, before + w->groups[target].written,
+			       0.0);
 }
 
 int
@@ -44,6 +56,8 @@ mean_field_init_groups (struct sluice_mean_field *w)
 	if (!w->placement)
 		return -1;
 	sluice_placement_init (w->placement, w->link_base);
+	for (uint32_t i = 0; i < w->link_base; i++)
+		mean_field_show_filling (w, i);
 	return 0;
 }
 

@@ -12,6 +12,7 @@
 
 enum {
 	MEAN_FIELD_NO_SLOT = UINT32_MAX,
+	TARGET_WORDS = SLUICE_TURNS_TARGETS / 64,
 	MEAN_FIELD_GROUPS = 2 * SLUICE_MAX_TARGETS, /* targets and links, at most */
 };
 
@@ -123,6 +124,7 @@ struct sluice_mean_field {
 	uint16_t files[MEAN_FIELD_GROUPS]; /* on each target; targets behind each link */
 	uint16_t reached[MEAN_FIELD_GROUPS];
 	uint32_t *slots; /* one for each job at most */
+	uint64_t *bits;	 /* TARGET_WORDS for each job: its targets, for turns */
 	struct mean_field_group groups[MEAN_FIELD_GROUPS];
 };
 
@@ -225,6 +227,9 @@ void mean_field_placed (struct sluice_mean_field *mean_field,
 double mean_field_streams_alone (const struct sluice_mean_field *mean_field,
 				 const struct mean_field_job *job,
 				 double alone[SLUICE_MAX_TARGETS]);
+
+/* Tell placement how full a target is. */
+void mean_field_show_filling (struct sluice_mean_field *mean_field, uint32_t target);
 
 /* So many targets may the files of a job's burst be on. */
 uint32_t mean_field_most_streams (const struct sluice_mean_field *mean_field,

@@ -3,6 +3,7 @@
  * its verdicts put into effect as speeds.
  */
 #include <math.h>
+#include <string.h>
 
 #include "mean_field_state.h"
 
@@ -76,6 +77,18 @@ mean_field_learn (struct sluice_mean_field *w, struct mean_field_job *job)
 		     demand);
 }
 
+/* Those that a burst, or all of its streams, is on. */
+static const uint64_t *
+targets_of (struct sluice_mean_field *w, const struct mean_field_job *job)
+{
+	const uint16_t *groups = mean_field_groups_of (w, job);
+	uint64_t *bits = &w->bits[(size_t)(job - w->jobs) * TARGET_WORDS];
+	memset (bits, 0, TARGET_WORDS * sizeof *bits);
+	for (uint32_t i = 0; i < job->target_count; i++)
+		bits[groups[i] / 64] |= (uint64_t)1 << groups[i] % 64;
+	return bits;
+}
+
 /* Report a burst to control; one of several streams with the first of them. */
 static void
 report (struct sluice_mean_field *w, const struct mean_field_job *stream)
@@ -93,6 +106,7 @@ report (struct sluice_mean_field *w, const struct mean_field_job *stream)
 		.speed = stream->speed,
 		.program = job->load.program,
 		.lane_mask = job->mask,
+		.targets = w->placement ? targets_of (w, job) : NULL,
 	};
 	burst_control_report (&w->control, w->now, (uint32_t)(job - w->jobs), &job->turn,
 			      job->load.coverage, &is);

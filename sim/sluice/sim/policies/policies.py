@@ -431,6 +431,20 @@ def _with_turns(plan: Plan, question: Question) -> Plan:
     return replace(plan, reshape=turns(knowledge, question.workload, question.profiles))
 
 
+DISTURBED = 0.5
+"""Files of others in a burst, over the targets, from which blocks lose less than a round robin."""
+
+
+def is_undisturbed(question: Question) -> bool:
+    """Whether the file system itself keeps bursts apart, so that blocks have nothing to gain."""
+    storage, profiles = question.storage, question.profiles
+    loads = profiles.loads(question.workload, storage.configuration())
+    bursts = max(1, int(loads["bursts"].sum()))
+    seconds = float((loads["burst"] * loads["bursts"]).sum()) / bursts
+    creates = storage.foreign_creates * seconds
+    return storage.placement == "round-robin" and creates < DISTURBED * storage.targets
+
+
 def placed(plan: Plan, question: Question, how: str) -> Plan:
     """Place the files of the covered jobs: on BLOCKS by what is predicted, or AT_CREATE."""
     storage, options, workload = question.storage, question.options, question.workload
@@ -441,6 +455,8 @@ def placed(plan: Plan, question: Question, how: str) -> Plan:
             "[storage] of a --scenario"
         )
     is_covered = covered_jobs(len(workload.jobs), options.covered, options.seed)
+    if how == BLOCKS and is_undisturbed(question):
+        return plan
     if how == BLOCKS:
         rows = predicted_places(
             profiles.kinds,
