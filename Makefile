@@ -15,7 +15,7 @@ include slurm-plugin/site.mk
 C_FILES := $(shell git ls-files '*.c' '*.h' 2> /dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build core plugin feed programs probe turns darshan-util install install-plugin deb rpm demo picture figures test test-shared test-alone lint format acceptance reproduce levers placement-real production bench fuzz chaos loop docs patterns lock clean
+.PHONY: help deps build core plugin feed programs probe turns darshan-util install install-plugin deb rpm demo picture figures test test-shared test-alone lint format acceptance reproduce levers placement placement-real production bench fuzz chaos loop docs patterns lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -137,6 +137,9 @@ reproduce: build ## Published figures next to those of the storage model
 
 levers: build ## Levers of others next to Sluice's, and what knowledge is worth: docs/evidence/levers.md
 	$(BIN)/python tests/bench/levers.py
+
+placement: build ## Placement on 128 targets in replays, next to what it must hold: docs/evidence/placement.md
+	$(BIN)/python tests/bench/placement_bench.py
 
 placement-real: build ## Placement on throttled targets of this machine: docs/evidence/placement-measured.md
 	$(BIN)/python tests/bench/placement_real.py
