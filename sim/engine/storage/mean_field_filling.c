@@ -111,8 +111,8 @@ fix_jobs (struct sluice_mean_field *w, const struct mean_field_group *group, int
 	}
 }
 
-/* The stations of one kind, one bottleneck after the other. Returns whether any is full. */
-static int
+/* The stations of one kind, one bottleneck after the other. */
+static void
 fill (struct sluice_mean_field *w, enum mean_field_station station)
 {
 	int is_level
@@ -124,7 +124,7 @@ fill (struct sluice_mean_field *w, enum mean_field_station station)
 	}
 	for (uint32_t k = 0; k < w->reached_groups; k++)
 		w->groups[w->reached[k]].is_stale = 1;
-	for (int is_full = 0;; is_full = 1) {
+	for (;;) {
 		const struct mean_field_group *fullest = NULL;
 		for (uint32_t k = 0; k < w->reached_groups; k++) {
 			struct mean_field_group *group = &w->groups[w->reached[k]];
@@ -138,7 +138,7 @@ fill (struct sluice_mean_field *w, enum mean_field_station station)
 				fullest = group;
 		}
 		if (!fullest)
-			return is_full;
+			return;
 		fix_jobs (w, fullest, is_level);
 	}
 }
@@ -163,13 +163,17 @@ mean_field_solve_targets (struct sluice_mean_field *w)
 	int is_metadata_full
 	    = !mean_field_is_idle (w->metadata_peak, w->metadata_wait, 1.0);
 	reach (w, is_metadata_full);
+	int has_levels = w->config.sharing != SLUICE_SHARING_FIFO;
+	int has_links = w->link_base < w->group_count;
+	int is_one_kind
+	    = w->reached_groups ? !is_metadata_full && !(has_levels && has_links) : 1;
 	for (int i = 0; i < MAX_SWEEPS; i++) {
-		int kinds = fill (w, MEAN_FIELD_TARGET) + is_metadata_full;
-		if (w->config.sharing != SLUICE_SHARING_FIFO)
-			kinds += fill (w, MEAN_FIELD_SERVER);
+		fill (w, MEAN_FIELD_TARGET);
+		if (has_levels && has_links)
+			fill (w, MEAN_FIELD_SERVER);
 		if (is_metadata_full)
 			mean_field_fill_station (w, MEAN_FIELD_METADATA, 0, 1.0);
-		if (kinds < 2 || moved (w) <= still)
+		if (is_one_kind || moved (w) <= still)
 			break;
 	}
 	for (uint32_t k = 0; k < w->reached_jobs; k++) {
