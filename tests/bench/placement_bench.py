@@ -12,16 +12,21 @@ import os
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "replay"))
+
+from gains import TRACES
+
 from sluice.sim import engine
 from sluice.sim.engine import JOB, Machine, Workload
+from sluice.sim.replay.compare import compare
 from sluice.sim.storage.mean_field import LOAD, PLACED, Contention, configuration
 from sluice.sim.storage.turns import take_turns
 
@@ -229,6 +234,27 @@ def asked(draws: int) -> list[tuple[Way, float, int, float]]:
     return [(way, load, seed, hours) for way, load, hours in pairs for seed in range(1, draws + 1)]
 
 
+POLICIES = ("placement", "turns", "placement-turns", "placement-at-create")
+TRACE_DRAWS = 5
+
+
+def traces() -> Iterator[tuple[str, ...]]:
+    """Yield rows: slot-hours lost by each policy over those by chance, the median of the draws."""
+    for name, experiment in TRACES.items():
+        for targets in (16, 64):
+            asked = replace(experiment, lanes=1, targets=targets, placement="chance")
+            found = compare(
+                asked.draw, POLICIES, repeats=TRACE_DRAWS - 1, workers=os.cpu_count() or 1
+            )
+            plain = found.values("none", "lost_slot_hours")
+            cells = []
+            for policy in POLICIES:
+                lost = found.values(policy, "lost_slot_hours")
+                ratios = [one / all_ for one, all_ in zip(lost, plain, strict=True)]
+                cells.append(f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+            yield (name, str(targets), *cells)
+
+
 def fill(page: str, name: str, rows: Iterable[Sequence[str]]) -> str:
     """Return the page with these rows in the table after a comment of this name."""
     head = rf"(<!-- {name}: `make placement` -->\n\|.*\n\|[-|]+\n)"
@@ -274,9 +300,16 @@ def main() -> int:
             )
         )
     held = judged(found)
+    of_traces = list(traces())
     verdicts = [(name, value, "yes" if is_held else "no") for name, value, is_held in held]
     page = PAGE.read_text()
-    for name, rows in (("lost", lost), ("others", others), ("held", verdicts), ("law", law)):
+    for name, rows in (
+        ("lost", lost),
+        ("others", others),
+        ("held", verdicts),
+        ("law", law),
+        ("traces", of_traces),
+    ):
         page = fill(page, name, rows)
         print(*(" | ".join(row) for row in rows), sep="\n")
     PAGE.write_text(page)
