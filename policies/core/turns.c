@@ -422,6 +422,7 @@ sort_by_index (struct turns *t)
 struct leader {
 	uint32_t burst;
 	double taken;
+	double nodes; /* of all that go there */
 };
 
 static int
@@ -439,13 +440,15 @@ struct leaders {
 	struct leader even[SLUICE_MAX_LANES], of_target[SLUICE_TURNS_TARGETS];
 };
 
-static const struct leader no_leader = { SLUICE_TURN_NO_BURST, 0.0 };
+static const struct leader no_leader = { .burst = SLUICE_TURN_NO_BURST };
 
 static void
 lead (const struct turns *t, struct leader one, struct leader *leader)
 {
+	one.nodes = leader->nodes + turns_sane (t->jobs[one.burst].nodes);
 	if (takes_more (t, one, *leader))
 		*leader = one;
+	leader->nodes = one.nodes;
 }
 
 static void
@@ -467,7 +470,7 @@ find_leaders (const struct turns *t, struct leaders *leaders)
 		leaders->of_target[k] = no_leader;
 	for (uint32_t i = 0; i < t->n; i++) {
 		struct leader one
-		    = { i, turns_taken (t->storage, &t->jobs[i], &t->out[i]) };
+		    = { i, turns_taken (t->storage, &t->jobs[i], &t->out[i]), 0.0 };
 		if (!(one.taken > 0.0))
 			continue;
 		lead_on_lanes (t, one, leaders->of_lane);
@@ -486,11 +489,12 @@ find_leaders (const struct turns *t, struct leaders *leaders)
 static void
 consider (const struct turns *t, struct leader here, uint32_t held, struct leader *most)
 {
-	if (here.burst != SLUICE_TURN_NO_BURST && here.burst != held)
-		lead (t, here, most);
+	if (here.burst != SLUICE_TURN_NO_BURST && here.burst != held
+	    && takes_more (t, here, *most))
+		*most = here;
 }
 
-static uint32_t
+static struct leader
 leader_of (const struct turns *t, const struct leaders *leaders, uint32_t held)
 {
 	struct leader most = no_leader;
@@ -506,21 +510,65 @@ leader_of (const struct turns *t, const struct leaders *leaders, uint32_t held)
 		for
 			TURNS_EACH_TARGET (k, &want)
 	consider (t, leaders->of_target[want.first_target + k], held, &most);
-	return most.burst;
+	return most;
 }
 
-/* Of the node-seconds that two lose by sharing, those that their order saves: sharing
- * equally, each loses the shorter rest; in order, the held one loses the other's. */
+/* By how much a station would be overloaded if one that has a share of what it wants had
+ * all of it. */
 static double
-saving_of (const struct turns *t, uint32_t held, uint32_t first)
+excess_with (const struct turns *t, const struct turns_shares *want, double share)
 {
-	const struct sluice_turns_job *a = &t->jobs[held], *b = &t->jobs[first];
+	double most = 0.0, more = 1.0 - share;
+	for (uint32_t k = 0; k < t->station_count; k++)
+		if (want->of[k] > 0.0)
+			most = larger (most, load_of (t, &t->taken, k) + more * want->of[k]
+						 - 1.0);
+	for (int i = 0; want->targets && i < TARGET_STATIONS; i++)
+		if (want->of_target[i] > 0.0)
+			most = larger (most, load_of_targets (&t->taken, want, i)
+						 + more * want->of_target[i] - 1.0);
+	return most;
+}
+
+/*
+ * Node-seconds that a hold saves. If the burst went as well, a station would be overloaded
+ * by `excess`, and until the shorter rest is over it and those that go would lose as much
+ * of their time. Held, it waits for the rest of the one that takes most.
+ */
+static double
+saving_of (const struct turns *t, uint32_t held, const struct leader *first)
+{
+	const struct sluice_turns_job *a = &t->jobs[held], *b = &t->jobs[first->burst];
+	const struct sluice_turn *turn = &t->out[held];
 	double level, own = left_of (a, t->settings->quantum, &level),
 		      other = left_of (b, t->settings->quantum, &level);
+	struct turns_shares want;
 	if (!(expected_of (a) > 0.0) || !(expected_of (b) > 0.0))
 		return NAN;
-	return (turns_sane (a->nodes) + turns_sane (b->nodes)) * smaller (own, other)
-	       - turns_sane (a->nodes) * other;
+	turns_want (t->storage, a, &want);
+	double share = smaller (1.0, turn->share / want.speed);
+	double nodes = turns_sane (a->nodes), sharing = first->nodes;
+	if (!(turns_taken (t->storage, a, turn) > 0.0)) /* not yet among those that go */
+		sharing += nodes;
+	double waits = share > 0.0 ? smaller (other, own / share) : other;
+	return sharing * smaller (own, other) * excess_with (t, &want, share)
+	       - nodes * (1.0 - share) * waits;
+}
+
+/* A hold that is known to save nothing is none. */
+static void
+record_hold (const struct turns *t, uint32_t held, const struct leader *first)
+{
+	struct sluice_turn *turn = &t->out[held];
+	double saving = saving_of (t, held, first);
+	if (saving <= 0.0) {
+		turn->reason = SLUICE_TURN_NO_GAIN;
+		turn->share = 1.0;
+		turn->until = INFINITY;
+		return;
+	}
+	turn->first = first->burst;
+	turn->saving = saving;
 }
 
 static void
@@ -529,11 +577,11 @@ record_holds (struct turns *t)
 	struct leaders leaders;
 	find_leaders (t, &leaders);
 	for (uint32_t i = 0; i < t->n; i++) {
-		struct sluice_turn *turn = &t->out[i];
-		if (turn->share < 1.0)
-			turn->first = leader_of (t, &leaders, i);
-		if (turn->first != SLUICE_TURN_NO_BURST)
-			turn->saving = saving_of (t, i, turn->first);
+		if (!(t->out[i].share < 1.0))
+			continue;
+		struct leader first = leader_of (t, &leaders, i);
+		if (first.burst != SLUICE_TURN_NO_BURST)
+			record_hold (t, i, &first);
 	}
 }
 

@@ -183,7 +183,8 @@ struct sluice_turns_job {
 	X (BUDGET, "budget")	 /* it was held for as long as its budget allows */        \
 	X (STRETCH, "stretch")	 /* it was held for as long as one hold may last */        \
 	X (TRIAL, "trial")	 /* it goes for a moment, to see whether its hold helps */ \
-	X (NO_HELP, "no_help")	 /* trials show that holds do not help here */
+	X (NO_HELP, "no_help")	 /* trials show that holds do not help here */             \
+	X (NO_GAIN, "no_gain")	 /* to hold it would save no node-seconds */
 
 #define SLUICE_ENUM_TURN_REASON(name, json) SLUICE_TURN_##name,
 enum sluice_turn_reason {
@@ -198,7 +199,7 @@ struct sluice_turn {
 	double index;	 /* nodes / s; the highest goes first */
 	double share;	 /* of full speed that it may have: 1 goes, 0 is held */
 	double until;	 /* clock at which its budget ends; INFINITY: it goes */
-	double saving;	 /* node-seconds that its hold for `first` saves; NAN: unknown */
+	double saving;	 /* node-seconds that its hold saves; NAN: unknown */
 	uint32_t first;	 /* index of the burst that it is held or slowed down for: the one
 			  * that takes most on its lanes; SLUICE_TURN_NO_BURST: none */
 	uint32_t reason; /* enum sluice_turn_reason */

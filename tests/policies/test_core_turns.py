@@ -528,7 +528,7 @@ def test_a_burst_is_silent_for_no_longer_than_a_hold_lasts(hold, step):
 
 
 def test_a_hold_is_for_the_burst_that_takes_most_and_saves_what_sharing_would_lose():
-    """The first in the order takes less. Sharing, both lose 60 s; held, one loses 80 s."""
+    """The first in the order takes less. Sharing, all lose 60 s; held, one loses 80 s."""
     listed = [
         {"key": 1, "nodes": 9.0, "demand": {"bytes": 0.2}, "expected": 100.0},
         {"key": 2, "nodes": 8.0, "demand": {"bytes": 0.8}, "expected": 100.0, "done": 20.0},
@@ -537,7 +537,48 @@ def test_a_hold_is_for_the_burst_that_takes_most_and_saves_what_sharing_would_lo
     verdicts = decided(listed, [{"bytes": 1.0}], NO_GUARD)
     assert verdicts[0].index > verdicts[1].index > verdicts[2].index
     assert [verdicts[i].first for i in range(3)] == [None, None, 1]
-    assert verdicts[2].saving == pytest.approx((2 + 8) * 60 - 2 * 80)
+    assert verdicts[2].saving == pytest.approx((2 + 8 + 9) * 60 - 2 * 80)
+
+
+def lost_by_two(first, second, speed_of_second):
+    """Return the node-seconds that two lose; once one has ended, the other goes at full speed.
+
+    speed_of_second: of the second while the first goes at full speed; None: they share.
+    """
+    speeds = (1.0, speed_of_second)
+    if speed_of_second is None:
+        speeds = (1.0 / max(1.0, first["demand"]["bytes"] + second["demand"]["bytes"]),) * 2
+    both, pairs = math.inf, tuple(zip((first, second), speeds, strict=True))
+    for one, speed in pairs:
+        both = min(both, one["expected"] / speed) if speed else both
+    return sum(one["nodes"] * both * (1.0 - speed) for one, speed in pairs)
+
+
+@pytest.mark.parametrize("wanted", [0.15, 0.5, 0.8, 1.0])
+@pytest.mark.parametrize("of_first", [0.6, 0.8, 0.95, 1.0])
+@pytest.mark.parametrize("length", [20.0, 90.0, 400.0])
+def test_a_hold_saves_what_two_lose_less_in_order_than_by_sharing(wanted, of_first, length):
+    """Where both fit, there is none; one that would save nothing is none either."""
+    first = {"key": 1, "nodes": 900.0, "demand": {"bytes": of_first}, "expected": 100.0}
+    second = {"key": 2, "nodes": 3.0, "demand": {"bytes": wanted}, "expected": length}
+    held = decided([first, second], [{"bytes": 1.0}], NO_GUARD)[1]
+    if held.share == 1.0:
+        assert wanted + of_first <= 1.0 or held.reason == "no_gain"
+        return
+    saved = lost_by_two(first, second, None) - lost_by_two(first, second, held.share)
+    assert held.saving == pytest.approx(saved)
+    assert held.saving > 0.0
+
+
+def test_a_burst_is_not_held_where_that_saves_nothing():
+    """For a burst of few nodes that leaves a twentieth idle, and lasts as long."""
+    first = {"key": 1, "nodes": 1.0, "demand": {"bytes": 0.95}, "expected": 100.0}
+    large = {"key": 2, "nodes": 80.0, "demand": {"bytes": 1.0}, "expected": 9000.0}
+    verdicts = decided([first, large], [{"bytes": 1.0}], NO_GUARD)
+    assert verdicts[0].reason == "in_order"
+    assert (verdicts[1].action, verdicts[1].reason) == ("go", "no_gain")
+    assert (verdicts[1].first, verdicts[1].saving) == (None, None)
+    assert math.isinf(verdicts[1].until)
 
 
 def test_what_a_hold_saves_is_unknown_where_a_length_is():

@@ -167,7 +167,7 @@ burst_end (const struct burst_control *control, struct burst *burst, double now)
 {
 	charge (control, burst, now);
 	burst->held = 0.0;
-	burst->saving_in_all += burst->saving > 0.0 ? burst->saving : 0.0;
+	burst->saving_in_all += isnan (burst->saving) ? 0.0 : burst->saving;
 	burst->saving = NAN;
 }
 
