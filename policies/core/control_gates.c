@@ -137,8 +137,9 @@ by_strength (const void *left, const void *right)
 
 /* Running jobs whose load no token stands for: the heaviest, and the rest as one. */
 static uint32_t
-gather_background (struct sluice_control *c, double z, struct sluice_pressure *out)
+gather_background (struct sluice_control *c, struct sluice_pressure *out)
 {
+	double z = sluice_normal_quantile (sluice_quantile);
 	uint32_t found = c->load_count, kept;
 
 	qsort (c->loads, found, sizeof *c->loads, by_strength);
@@ -259,7 +260,7 @@ sluice_control_size_gates (struct sluice_control *c, const struct sluice_control
 			   struct sluice_control_gates *out)
 {
 	struct sluice_pressure background[SLUICE_CONTROL_BACKGROUND + 1];
-	uint32_t n_background = gather_background (c, situation->z, background);
+	uint32_t n_background = gather_background (c, background);
 
 	for (uint32_t lane = 0; lane < situation->lane_count; lane++) {
 		uint32_t need[SLUICE_CLASS_COUNT] = { 0 };

@@ -209,6 +209,18 @@ longest_remaining (const struct sluice_situation *s, double now)
 	return longest;
 }
 
+/* s; the time limit ends a job that runs for longer than usual. */
+static double
+runtime_of (const struct sluice_workspace *workspace, const struct sluice_profile *profile,
+	    const struct sluice_submission *submission)
+{
+	double limit = submission->time_limit * 60.0, usual = profile->runtime_seconds;
+	if (usual > 0.0)
+		return limit > 0.0 ? smaller (usual, limit) : usual;
+	return limit > 0.0 ? limit
+			   : longest_remaining (workspace->situation, workspace->now);
+}
+
 /* The job as this profile has it, against the state of the cluster. */
 static void
 weigh_job (struct sluice_workspace *workspace, const struct sluice_profile *profile,
@@ -216,10 +228,7 @@ weigh_job (struct sluice_workspace *workspace, const struct sluice_profile *prof
 {
 	const struct sluice_situation *s = workspace->situation;
 	workspace->job.profile = profile;
-	workspace->job.runtime = profile->runtime_seconds > 0.0 ? profile->runtime_seconds
-				 : submission->time_limit
-				     ? submission->time_limit * 60.0
-				     : longest_remaining (s, workspace->now);
+	workspace->job.runtime = runtime_of (workspace, profile, submission);
 	sluice_pressure_of (profile, s->model, s->policy, 0, &workspace->spread);
 	sluice_pressure_slow_down (&workspace->spread, s->slowest);
 	out->corunner_count = s->corunner_count;

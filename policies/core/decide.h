@@ -24,7 +24,8 @@ enum {
  * hardly ever ran undisturbed may be what others harm most. */
 extern const float sluice_unknown_rate_spread;
 
-/* One way to run the job. Costs are node-seconds at the policy's quantile. */
+/* One way to run the job. Costs are expected node-seconds: of a bound on
+ * what both programs press, a saving would be twice too large. */
 struct sluice_alternative {
 	uint32_t action; /* COLOCATE: share; TURNS: in turns; DISJOINT: one lane; DELAY */
 	uint32_t lane_mask; /* where it would write; 0: everywhere */

@@ -33,8 +33,8 @@ pair_with (const struct sluice_situation *s, const struct side *side, uint32_t i
 		};
 		return;
 	}
-	double own_rho = sluice_load_rate (side->victim, load, s->model);
-	double other_rho = sluice_load_rate (member->victim, side->against, s->model);
+	double own_rho = sluice_load_rate (side->load, load, s->model);
+	double other_rho = sluice_load_rate (member->victim, side->load, s->model);
 
 	out->own = sluice_load_mean_overlap (side->pressure, &member->pressure, own_rho);
 	out->other
@@ -112,10 +112,9 @@ compare_kept (const struct sluice_situation *s, const struct sluice_situation_la
 			    = self->overlaps[n] * part_of (remaining[k], remaining[i]);
 			n++;
 		}
-	double with
-	    = sluice_load_mean_rate (s->members[self->member].victim,
-				     sluice_load_add (lane->background, side->against),
-				     &self->others, overlaps, s->model);
+	double with = sluice_load_mean_rate (s->members[self->member].victim,
+					     sluice_load_add (lane->background, side->load),
+					     &self->others, overlaps, s->model);
 	compare (overlap, sluice_load_mean (self->rates, overlaps, n), with,
 		 &out->before[k], &out->after[k]);
 }
@@ -127,16 +126,17 @@ compare_rest (const struct sluice_situation *s, const struct sluice_situation_la
 	      double rest_remaining, struct meeting *out)
 {
 	const struct sluice_situation_member *rest = &s->members[lane->rest];
-	struct sluice_load always = sluice_load_less (lane->background, rest->against);
+	struct sluice_load own = sluice_load_scale (rest->against, rest->pressure.io_share);
+	struct sluice_load always = sluice_load_less (lane->background, own);
 
 	for (uint32_t i = 0; i < lane->count; i++)
 		if (remaining[i] > 0.0)
 			always = sluice_load_add (always, lane->kept[i].load);
 	struct overlaps met = overlaps_of (job, &side->pairs[lane->rest], rest_remaining);
-	compare (met.other, sluice_load_rate (rest->victim, always, s->model),
-		 sluice_load_rate (rest->victim, sluice_load_add (always, side->against),
-				   s->model),
-		 &out->before[SLUICE_KEPT], &out->after[SLUICE_KEPT]);
+	compare (
+	    met.other, sluice_load_rate (rest->victim, always, s->model),
+	    sluice_load_rate (rest->victim, sluice_load_add (always, side->load), s->model),
+	    &out->before[SLUICE_KEPT], &out->after[SLUICE_KEPT]);
 }
 
 static struct overlaps
@@ -172,7 +172,7 @@ meet (const struct sluice_situation *s, const struct sluice_situation_lane *lane
 		if (lane->kept[k].is_here)
 			compare_kept (s, lane, k, side, remaining, met.other, out);
 	}
-	out->own = factor_of (sluice_load_mean_rate (side->victim, lane->background,
+	out->own = factor_of (sluice_load_mean_rate (side->load, lane->background,
 						     &lane->sets, own, s->model));
 	double rest_remaining
 	    = lane->has_rest ? sluice_remaining_of (s, lane->rest, start) : 0.0;
@@ -185,10 +185,8 @@ static void
 side_of (const struct sluice_workspace *workspace, const struct sluice_pressure *pressure,
 	 struct side *out)
 {
-	double z = workspace->situation->z;
 	out->pressure = pressure;
-	out->against = sluice_load_of (pressure, z, SLUICE_AGAINST);
-	out->victim = sluice_load_of (pressure, z, SLUICE_VICTIM);
+	out->load = sluice_load_of (pressure, 0.0, SLUICE_AGAINST);
 	out->together = workspace->together;
 }
 

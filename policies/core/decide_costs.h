@@ -30,8 +30,7 @@ struct pair {
  * the situation. */
 struct side {
 	const struct sluice_pressure *pressure;
-	struct sluice_load against;
-	struct sluice_load victim;
+	struct sluice_load load;	       /* also as a victim */
 	const unsigned char *together;	       /* by member: a review lets the two be */
 	struct pair pairs[SLUICE_MAX_MEMBERS]; /* of those that it was introduced to */
 };

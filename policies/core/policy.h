@@ -45,8 +45,9 @@ struct sluice_lane {
 	   "share of the jobs that enforce would act on which are left alone, drawn by "   \
 	   "lot, so that `sluice report` can compare")
 
-/* The quantile of the predicted slowdown that decisions are held to: one in ten exceeds
- * it. Closer to 1 the model's tail decides, of which a site sees too few co-runs. */
+/* The quantile of the predicted slowdown that gates keep within Tolerance: one in ten
+ * exceeds it. Closer to 1 the model's tail decides, of which a site sees too few co-runs.
+ */
 extern const double sluice_quantile;
 
 /* Slowdowns up to this are called harmless: runs alone differ by as much. */

@@ -8,7 +8,6 @@
 /* Everybody in the snapshot that matters to storage. */
 struct sluice_corunner_set {
 	const struct sluice_bundle *bundle;
-	double z;     /* of the policy's quantile */
 	uint32_t all; /* lanes, as bits */
 	double speeds[SLUICE_MAX_LANES];
 	uint32_t count;
@@ -57,8 +56,7 @@ describe (const struct sluice_corunner_set *set, const struct sluice_corunner *c
 			    sluice_bundle_policy (bundle), c->lane_mask, &out->pressure);
 	sluice_pressure_slow_down (&out->pressure,
 				   slowest_of (set->speeds, c->lane_mask & set->all));
-	out->against = sluice_load_of (&out->pressure, set->z, SLUICE_AGAINST);
-	out->victim = sluice_load_of (&out->pressure, set->z, SLUICE_VICTIM);
+	out->against = out->victim = sluice_load_of (&out->pressure, 0.0, SLUICE_AGAINST);
 }
 
 static void
@@ -134,6 +132,17 @@ is_stronger (const struct sluice_corunner_set *set, const struct sluice_lane_mem
 	return set->members[a->member].job_id < set->members[b->member].job_id;
 }
 
+/* What one that a lane does not keep puts there in the mean of its time. */
+static void
+add_to_background (struct sluice_situation_lane *lane,
+		   const struct sluice_corunner_set *set,
+		   const struct sluice_lane_member *entry)
+{
+	double on = set->members[entry->member].pressure.io_share;
+	lane->background
+	    = sluice_load_add (lane->background, sluice_load_scale (entry->load, on));
+}
+
 /* Keep the strongest of a lane, sum up the others. */
 static void
 keep_strongest (struct sluice_situation_lane *lane, struct sluice_corunner_set *set,
@@ -153,13 +162,12 @@ keep_strongest (struct sluice_situation_lane *lane, struct sluice_corunner_set *
 			if (at < SLUICE_KEPT)
 				lane->kept[at] = *moved;
 			else
-				lane->background
-				    = sluice_load_add (lane->background, moved->load);
+				add_to_background (lane, set, moved);
 		}
 		if (at < SLUICE_KEPT)
 			lane->kept[at] = entry;
 		else
-			lane->background = sluice_load_add (lane->background, entry.load);
+			add_to_background (lane, set, &entry);
 		if (lane->count < SLUICE_KEPT)
 			lane->count++;
 	}
@@ -310,7 +318,6 @@ sluice_corunner_set_create (const struct sluice_bundle *bundle)
 		return NULL;
 	const struct sluice_policy *policy = sluice_bundle_policy (bundle);
 	set->bundle = bundle;
-	set->z = sluice_normal_quantile (sluice_quantile);
 	set->all = (1u << sluice_lane_count (policy)) - 1;
 	for (uint32_t l = 0; l < SLUICE_MAX_LANES; l++)
 		set->speeds[l] = 1.0;
@@ -404,7 +411,6 @@ sluice_situation_create (const struct sluice_bundle *bundle,
 	s->snapshot = snapshot;
 	s->policy = sluice_bundle_policy (bundle);
 	s->model = sluice_bundle_interference (bundle);
-	s->z = set->z;
 	s->lane_count = sluice_lane_count (s->policy);
 	if (snapshot) {
 		for (uint32_t l = 0; l < s->policy->lane_count; l++)

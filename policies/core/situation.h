@@ -21,7 +21,7 @@ struct sluice_situation_member {
 	double end; /* UTC seconds */
 	struct sluice_identity identity;
 	struct sluice_pressure pressure;
-	struct sluice_load against; /* as one of the others, at the quantile */
+	struct sluice_load against; /* as one of the others */
 	struct sluice_load victim;
 };
 
@@ -48,7 +48,7 @@ struct sluice_situation_lane {
 	uint32_t count;
 	struct sluice_lane_member kept[SLUICE_KEPT];
 	struct sluice_load_sets sets;  /* of the kept ones */
-	struct sluice_load background; /* all others, always on */
+	struct sluice_load background; /* of all others, in the mean of their time */
 	/* Those that no lane keeps lose too; their mean stands for them, and what it
 	 * puts on the lane is a part of the background. */
 	int has_rest;
@@ -60,7 +60,6 @@ struct sluice_situation {
 	const struct sluice_snapshot *snapshot; /* may be NULL */
 	const struct sluice_policy *policy;
 	const struct sluice_interference *model;
-	double z;		 /* of the policy's quantile */
 	uint32_t corunner_count; /* of present */
 	uint32_t member_count;
 	uint32_t lane_count;		 /* at least 1: the undivided file system */

@@ -44,7 +44,7 @@ class Choice:
     bundle: int
     """Checksum of that by which it was decided."""
     shared_slowdown: float
-    """Of the job, predicted at the policy's quantile, if it shares all lanes."""
+    """Of the job, predicted, if it shares all lanes."""
     corunners: int
     """Jobs with I/O that ran when it was submitted."""
     action: str

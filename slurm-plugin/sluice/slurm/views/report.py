@@ -40,6 +40,8 @@ FEW = 5
 """Checked predictions of a program below which nothing is said of it."""
 TAKEN, HELD_OUT = "taken", "held_out"
 COMPARED = frozenset({TAKEN, HELD_OUT})
+EXPECTED = 0.5
+"""Share of jobs that lose no more than predicted, where losses are as expected."""
 WAIT_CAP = 6 * 3600
 """Seconds: a longer wait for the start counts as this one when groups are compared."""
 LONGEST = 7 * 86400
@@ -252,7 +254,7 @@ class Story:
         predicted, seen = [one for one, _ in rows], [one for _, one in rows]
         return {
             "checked": len(rows),
-            "quantile": core.QUANTILE,
+            "quantile": EXPECTED,
             "predicted_mean": _mean(predicted),
             "measured_mean": _mean(seen),
             "at_most": _share(one <= said + 0.01 for said, one in rows),
