@@ -58,9 +58,6 @@ class Perfect(TraceHistory):
         name = self.profiles.kind.astype(np.int64) * 1000 + self.steps_of_share(PERFECT_SHARE_STEP)
         return name * 1000 + octaves
 
-    def numbers(self):
-        return super().numbers() | {"runtime_seconds": self.workload.jobs["runtime"]}
-
 
 class Oracle(SameModel, Perfect):
     """Both."""

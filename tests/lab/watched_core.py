@@ -96,6 +96,7 @@ class Watched:
         self.config = core.parse_config("sluice.conf", self.core.site.config.encode())
         self.decided: list[Decided] = []
         self.running: dict[int, dict[str, Any]] = {}
+        self.usual_ends: dict[int, int] = {}
         self.polled: list[Polled] = []
         self._inner = self.core.table
         self._watch = ffi.callback("sluice_core_watch *", self._see)
@@ -119,8 +120,17 @@ class Watched:
             bytes(ffi.buffer(one)) if one else None
             for one in queue.submissions[0 : 0 if is_bound else queue.count]
         ]
-        running = tuple(self.running[i] for i in sorted(self.running))
+        running = self._corunners(int(queue.facts.now))
         self.polled.append(Polled(is_bound, jobs, facts, tuple(submissions), running))
+
+    def _corunners(self, now: int) -> tuple[dict[str, Any], ...]:
+        """Return those that run; one that runs for longer than usual may until its limit."""
+        return tuple(
+            {**self.running[job], "expected_end": self.usual_ends[job]}
+            if self.usual_ends.get(job, 0) > now
+            else self.running[job]
+            for job in sorted(self.running)
+        )
 
     def _table(self) -> tuple[Any, ...]:
         kind = ffi.typeof("struct sluice_replay_policy")
@@ -135,12 +145,12 @@ class Watched:
         return table, *calls
 
     def _submitted(self, _self, now, job, choice):
-        before = tuple(self.running[i] for i in sorted(self.running))
+        before = self._corunners(EPOCH + math.floor(now))
         self._inner.submitted(self._inner.self, now, job, choice)
         self._note(now, before)
 
     def _starting(self, _self, now, job, choice):
-        before = tuple(self.running[i] for i in sorted(self.running))
+        before = self._corunners(EPOCH + math.floor(now))
         self._inner.starting(self._inner.self, now, job, choice)
         self._note(now, before)
 
@@ -157,6 +167,10 @@ class Watched:
                 "expected_end": EPOCH + math.floor(now + limit),
                 "profile": prediction.profile,
             }
+            began = EPOCH + math.floor(now)
+            usual = prediction.profile.runtime_seconds
+            if 0 < usual < self.running[job]["expected_end"] - began:
+                self.usual_ends[job] = began + 1 + math.ceil(usual)
 
     def _ended(self, _self, now, job):
         self._inner.ended(self._inner.self, now, job)

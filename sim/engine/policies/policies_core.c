@@ -22,6 +22,7 @@ struct plan {
 	uint32_t row;		     /* in the control loop; NO_ROW: it is not there */
 	uint16_t klass;		     /* enum sluice_class, with or without tokens */
 	uint16_t reserved;
+	double saving; /* node-s, of the last decision */
 };
 
 /* The jobs with tokens, and those that run without and matter to storage. */
@@ -227,8 +228,7 @@ static void
 note (struct sluice_core_policy *p, uint32_t job, const struct sluice_decision *decision)
 {
 	struct sluice_policy_result *result = &p->results[job];
-	if (!(result->saving > 0.0)) /* the first one that acts: later ones only go on */
-		result->saving = saving_of (decision);
+	p->plans[job].saving = saving_of (decision);
 	p->plans[job].klass = (uint16_t)decision->prediction.klass;
 	result->action = (uint16_t)decision->action;
 	result->reason = (uint16_t)decision->reason;
@@ -325,6 +325,14 @@ count_free (struct sluice_core_policy *p)
 		}
 }
 
+/* What the control loop charged the job: once it is released, it lacks nothing but room. */
+static void
+note_delay (struct sluice_core_policy *p, uint32_t job,
+	    const struct sluice_control_job *row)
+{
+	p->results[job].held = fmin (row->memory.waited, p->policy->max_delay);
+}
+
 /* Do to the queue what sluiced would tell Slurm. */
 static uint32_t
 carry_out (struct sluice_core_policy *p)
@@ -339,6 +347,7 @@ carry_out (struct sluice_core_policy *p)
 			continue; /* carried out before */
 		if (row->verdict.action == SLUICE_VERDICT_RELEASE) {
 			plan->tokens.lane_mask = 0;
+			note_delay (p, job, row);
 			remove_row (p, job);
 			continue;
 		}
@@ -526,14 +535,20 @@ starting (void *self, double now, uint32_t job, struct sluice_choice *choice)
 	if (plan->tokens.lane_mask && !has_tokens (p, &plan->tokens))
 		release_if_due (p, now, &p->rows.jobs[plan->row]);
 	if (plan->tokens.lane_mask && !has_tokens (p, &plan->tokens)) {
-		if (result->held_since < 0)
+		if (result->held_since < 0) {
 			result->held_since = now;
+			result->saving = plan->saving; /* later ones only go on */
+		}
 		choice->hold_until = hold_of (p, &p->rows.jobs[plan->row], now);
 		return;
 	}
 	choice->lane_mask = confinement (p, &plan->tokens);
 	result->lane_mask = choice->lane_mask;
-	sluice_policy_release (result, now, p->policy->max_delay, choice);
+	if (result->lane_mask && result->held_since < 0)
+		result->saving = plan->saving;
+	if (plan->row != NO_ROW)
+		note_delay (p, job, &p->rows.jobs[plan->row]);
+	choice->hold_until = 0;
 }
 
 static void

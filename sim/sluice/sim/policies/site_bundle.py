@@ -6,8 +6,8 @@ from another model than the one that answers in a replay.
 
 Every job is a run of an application, told by its job name. What the history knows of an application
 is the mean of its runs, of each octave of sizes apart: their I/O share, and the rate of a run
-alone. How programs disturb each other it does not know from the storage model that answers, but
-from a calibration in another one.
+alone; of a user's own runs of it, how long they take. How programs disturb each other it does not
+know from the storage model that answers, but from a calibration in another one.
 """
 
 from __future__ import annotations
@@ -294,7 +294,7 @@ def _table(
         for name, values in history.numbers().items()
         if name not in FOLLOW_THE_SIZE
     }
-    users = _users_of(application, jobs["user"])
+    runs = _runs_of(application, jobs["user"], jobs["runtime"])
     asked = core.submission({})  # one for all: there may be ten thousand
     table = []
     for i, job in enumerate(first.tolist()):
@@ -312,14 +312,14 @@ def _table(
         own = jobs["slots"][application == i]
         sizes = (float(own.min()), float(own.max()))
         asked.struct.name = submissions[i].struct.name
-        for user in users[i]:
+        for user, runtime in runs[i]:
             asked.struct.uid = user + 1
             table.append(
                 BundleApplication(
                     key=core.application_key(asked, "user_name"),
                     evidence="user_name",
                     id=i + 1,
-                    profile=_shares(profile),
+                    profile=_shares(profile | {"runtime_seconds": runtime}),
                     size=min(max(float(2.0 ** middle[i]), sizes[0]), sizes[1]),
                     sizes=sizes,
                     exponents={name: float(line[1][i]) for name, line in known.items()},
@@ -341,12 +341,19 @@ def _line(
     return mean, np.clip(slope, -STEEPEST, STEEPEST)
 
 
-def _users_of(of_group: NDArray[np.int64], users: NDArray[Any]) -> list[list[int]]:
-    """Return the users of each group's jobs: another user's runs are no evidence for them."""
-    found: list[list[int]] = [[] for _ in range(int(of_group.max(initial=-1)) + 1)]
+def _runs_of(
+    of_group: NDArray[np.int64], users: NDArray[Any], runtime: NDArray[np.float64]
+) -> list[list[tuple[int, float]]]:
+    """Return the users of each group's jobs, and how long theirs run in the mean.
+
+    Another user's runs are no evidence for them.
+    """
+    found: list[list[tuple[int, float]]] = [[] for _ in range(int(of_group.max(initial=-1)) + 1)]
     width = int(users.max(initial=0)) + 1
-    for pair in np.unique(of_group * width + users).tolist():
-        found[pair // width].append(pair % width)
+    pairs, which = np.unique(of_group * width + users, return_inverse=True)
+    means = np.bincount(which, runtime) / np.bincount(which)
+    for pair, mean in zip(pairs.tolist(), means.tolist(), strict=True):
+        found[pair // width].append((pair % width, mean))
     return found
 
 
