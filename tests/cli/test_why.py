@@ -592,14 +592,10 @@ VAGUE = {
 }
 
 
-SMALL = {**VAGUE, "io_share": 0.01, "spread": {"io_share": 1.2}}
-"""Too small to matter, but its size is not known well."""
-
-
-def certain_but_vague(tmp_path, program=VAGUE):
+def certain_but_vague(tmp_path):
     """A site that is certain of a pattern, and does not know its size."""
     site = Site(tmp_path)
-    content = storage_models.bundle_bytes(storage_models.application(program, number=1), conf=CONF)
+    content = storage_models.bundle_bytes(storage_models.application(VAGUE, number=1), conf=CONF)
     site.bundle = storage_models.Bundle.parse(content)
     with Store(site.history) as store:
         store.models.add_bundle(
@@ -639,9 +635,8 @@ def test_an_interval_that_spans_all_sizes_is_none_whatever_its_number():
             assert (with_range(asked, name, str) != "None") == is_known
 
 
-@pytest.mark.parametrize("program", [VAGUE, SMALL], ids=["vague", "small"])
-def test_an_abstention_has_one_reason_and_no_other_sentence_against_it(tmp_path, busy, program):
-    site = certain_but_vague(tmp_path, program)
+def test_an_abstention_has_one_reason_and_no_other_sentence_against_it(tmp_path, busy):
+    site = certain_but_vague(tmp_path)
     record = site.decide(busy, uid=1000, name="run_1")
     assert record.decision.action == "abstain"
     site.join(record, 4711)

@@ -178,6 +178,8 @@ PLANS = {
 DELAY = set(PLANS) - {"chunk-lanes", "random-lanes", "sluice-colocate", "turns-no-classifier"}
 BEYOND = {"one-at-a-time", "sluice-oracle-patient"}
 """Those that delay for longer than the option max_delay allows."""
+PLACING = {name for name in POLICIES if name.startswith("placement")}
+"""Those that ask for a storage of single targets."""
 EVERY = {
     **POLICIES,
     **{name: Policy(plan, delays=name in DELAY - BEYOND) for name, plan in PLANS.items()},

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from ablations import EVERY
+from ablations import EVERY, PLACING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -77,11 +77,14 @@ jobs = st.lists(
     rows=jobs,
     kind=st.integers(0, 2),
     io_share=st.sampled_from([0.3, 0.9]),
-    policy=st.sampled_from(sorted(EVERY)),
+    policy=st.sampled_from(sorted(set(EVERY) - PLACING)),
     max_delay=st.sampled_from([0.0, 60.0, 500.0]),
 )
 def test_no_policy_loses_less_than_what_is_forced(rows, kind, io_share, policy, max_delay):
-    """Whatever it does, as long as it starts no job later than the bound allows."""
+    """Whatever it does, as long as it starts no job later than the bound allows.
+
+    The bound is that of lanes: it says nothing of single targets.
+    """
     draw = draw_of(rows, kind=kind, io_share=io_share)
     plain = replayed(draw)
     outcomes = replayed(draw, policy, max_delay=max_delay, heavy=1, seed=3)

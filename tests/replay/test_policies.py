@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from ablations import EVERY
+from ablations import EVERY, PLACING
 
 from sluice.sim.engine import Machine, Partition, PolicyError
 from sluice.sim.policies.policies import Options
@@ -25,6 +25,8 @@ DELAYING = [name for name, policy in EVERY.items() if policy.delays]
 
 
 def run(policy="none", *, profiles=PROFILES, storage=STORAGE, site=SITE, **options):
+    if policy in PLACING:
+        storage = replace(storage, placement="chance")
     return replay_with_io(
         WORK,
         site,

@@ -194,6 +194,7 @@ def test_the_plugin_exports_only_what_slurm_looks_up() -> None:
         "slurm_spank_init",
         "slurm_spank_init_post_opt",
         "slurm_spank_local_user_init",
+        "slurm_spank_task_exit",
         "slurm_spank_task_init",
         "slurm_spank_task_post_fork",
         "slurm_spank_user_init",
