@@ -129,6 +129,20 @@ def test_every_command_that_a_message_or_a_comment_names_exists():
     assert found > 50
 
 
+def test_the_readme_is_short_and_shows_the_figures_of_the_evidence():
+    """Its table of what is at stake is that of replays.md, which `make figures` writes."""
+    readme = (ROOT / "README.md").read_text()
+    assert len(readme.split()) <= 900
+    page = (ROOT / "docs/evidence/replays.md").read_text()
+    rows = [row.split(" | ") for row in re.findall(r"^\| (.+) \|$", page, flags=re.MULTILINE)]
+    made = {(row[0].strip("`"), row[1]): row[2:4] for row in rows if len(row) > 3}
+    kinds = {"with checkpoints": "checkpointing", "with short bursts": "short"}
+    shown = re.findall(r"^\| (\d+ %), ([a-z ]+) \| (.+?) \| (.+) \|$", readme, flags=re.MULTILINE)
+    assert len(shown) == 4
+    for share, kind, lost, recovered in shown:
+        assert [lost.removesuffix(" of all slot-hours"), recovered] == made[kinds[kind], share]
+
+
 @pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs/guide/operating.md"])
 def test_every_sluice_conf_shown_is_accepted(page):
     """What we tell administrators to write is what the parser takes."""
