@@ -149,7 +149,7 @@ class Learner:
                 self._score(store, now)
                 self._forget(store, now)
         if is_first:  # what it took to start, as loading libraries, is no later work's cost
-            self._polls.due = self._reads.due = self._fits.due = now
+            self._polls.due = self._reads.due = self._fits.due = int(now)  # as learning has it
         with self._troubles.about("status"):
             self._tell(now)
         return not self._troubles
