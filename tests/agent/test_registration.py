@@ -94,7 +94,7 @@ def test_a_request_that_makes_no_sense_gets_no_page(cluster, agent, broken):
 
 def test_an_agent_refuses_a_request_of_another_version(agent, cluster):
     with pytest.raises(RefusedError):
-        agent.register(7, cluster.place, version=2)
+        agent.register(7, cluster.place, version=1)
 
 
 ASK = """

@@ -42,7 +42,8 @@ def sluiced(slurm: PrivateSlurm, files: PluginFiles) -> Iterator[Sluiced]:
     for leftover in files.directory.iterdir():
         shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
     install(
-        files.bundle, made_model.bundle_of_names({"heavy": HEAVY}, "", created=int(time.time()))
+        files.bundle,
+        made_model.bundle_of_names({"heavy": HEAVY}, "WaitPrice=0\n", created=int(time.time())),
     )
     configure(files)
     daemon = Sluiced(slurm, files, wrapper=OWN_RUN).start()
