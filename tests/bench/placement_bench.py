@@ -74,7 +74,7 @@ WRONG = replace(BLOCKS, name="blocks, duty wrong by sd 1", error=1.0)
 TURNS = Way("turns, by chance", turns=True)
 BOTH = replace(BLOCKS, name="blocks and turns", turns=True)
 SOON = replace(BOTH, name="blocks and turns, verdicts after 0.2 s", latency=0.2)
-CREATE = Way("at create, where nobody writes", create=True)
+CREATE = Way("at create, on free targets", create=True)
 QUARTER = replace(BLOCKS, name="blocks, a quarter of the jobs covered", covered=0.25)
 ON_ROUND_ROBIN = replace(
     BLOCKS, name="blocks where round robin is undisturbed", allocator="round-robin"
