@@ -139,7 +139,7 @@ levers: build ## Levers of others next to Sluice's, and what knowledge is worth:
 	$(BIN)/python tests/bench/levers.py
 
 placement: build ## Placement on 128 targets in replays, next to what it must hold: docs/evidence/placement.md
-	$(BIN)/python tests/bench/placement_bench.py
+	$(BIN)/python tests/bench/placement_replays.py
 
 placement-real: build ## Placement on throttled targets of this machine: docs/evidence/placement-measured.md
 	$(BIN)/python tests/bench/placement_real.py

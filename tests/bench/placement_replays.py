@@ -1,6 +1,6 @@
 """What placement is worth on 128 storage targets, next to what it must hold: `make placement`.
 
-    python tests/bench/placement_bench.py [DRAWS]
+    python tests/bench/placement_replays.py [DRAWS]
 
 Jobs arrive by themselves and never wait; each writes bursts on 1 to 16 targets, which it keeps busy
 by itself. The product's replay engine, storage model and placement core do the rest. Lost: by how
