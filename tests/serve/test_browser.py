@@ -35,6 +35,7 @@ PAGES = (
 LOOKS = {
     "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 860}},
     "dark": {"color_scheme": "dark", "viewport": {"width": 1280, "height": 860}},
+    "tablet": {"color_scheme": "dark", "viewport": {"width": 768, "height": 1024}},
     "phone": {"color_scheme": "light", "viewport": {"width": 360, "height": 740}},
 }
 
@@ -188,6 +189,20 @@ def test_a_table_is_sorted_by_the_keyboard_and_keeps_the_focus(visit):
     expect(tab.locator("#sort-waiting-6")).to_be_focused()
     waiting = tab.locator("section", has_text="Held for I/O").locator("tbody tr")
     expect(waiting.first).to_contain_text("701")
+
+
+@pytest.mark.acceptance
+@pytest.mark.parametrize(("path", "table"), [("programs", "matrix"), ("jobs/601", "timeline")])
+def test_a_table_is_one_key_away_from_its_drawing(visit, address, path, table):
+    tab = visit("phone")
+    tab.goto(f"{address}/{path}")
+    shown = tab.locator("section", has=tab.locator(f"#title-{table}"))
+    expect(shown.get_by_role("img")).to_be_visible()
+    expect(shown.locator("table")).to_be_hidden()
+    shown.locator("summary").focus()
+    tab.keyboard.press("Enter")
+    expect(shown.locator("table")).to_be_visible()
+    assert serious(tab) == []
 
 
 @pytest.mark.acceptance

@@ -7,11 +7,14 @@ does it, and the page says when.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sluice.interference.calibrate.analysis import Cell as MeasuredCell
+from sluice.interference.calibrate.analysis import losses as measured_losses
 from sluice.interference.cost import default_model
 from sluice.interference.observations import alone_rates, site_coruns
 from sluice.interference.programs import READ, WRITES, Program, size_text
+from sluice.serve.drawings import HeatCell, heat_map
 from sluice.serve.known_programs import (
     COLUMNS,
     entry,
@@ -24,21 +27,22 @@ from sluice.serve.known_programs import (
 )
 from sluice.serve.tables import (
     AMOUNT,
+    SHARE,
     Cell,
     Column,
-    Head,
     Page,
     Table,
     number,
     words,
 )
-from sluice.slurm.views.formatting import share_text, time_text
+from sluice.slurm.views.formatting import count_text, share_text, time_text
 from sluice.slurm.visibility import user_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sluice.history_db.store import Store
+    from sluice.interference.site_model import SiteModel
     from sluice.serve.site import Reader, Site
 
 Facts = dict[str, Any]
@@ -47,42 +51,114 @@ CHUNKS = (1 << 16, 1 << 20, 1 << 24)
 """Of the matrix."""
 ABOUT_MATRIX = (
     "The share of its rate that the program of a row loses while that of a column has I/O all the "
-    "time, {} processes each. By {}."
+    "time, {} processes each: owc creates files, ws rewrites, aw appends. By {}."
 )
 NO_BUNDLE = "No bundle is published: `sluice model publish` makes one."
 
 
+class Entry(NamedTuple):
+    """A pair of patterns: what the first loses alongside the second, as a share of its rate."""
+
+    program: str
+    alongside: str
+    loss: float
+    """By the model,"""
+    low: float
+    high: float
+    """and between what it lies nine times in ten."""
+    measured: float | None
+    """The median of what was measured here; None: nothing was."""
+    times: int
+    """Of measurements."""
+
+    def cell(self, source: str) -> HeatCell:
+        """Return what is drawn: what was measured, else what the model says."""
+        shown = self.loss if self.measured is None else self.measured
+        seen = f"measured here {count_text(self.times, 'time')}; " if self.times else ""
+        title = (
+            f"{self.program} alongside {self.alongside} loses {share_text(shown)}: {seen}{source} "
+            f"{share_text(self.loss)}, nine in ten from {share_text(self.low)} to "
+            f"{share_text(self.high)}"
+        )
+        return HeatCell(shown, title, is_measured=self.measured is not None)
+
+
 def matrix(site: Site, store: Store) -> tuple[Facts, Table]:
-    """Return the losses of pairs of patterns, by the model of the published bundle."""
+    """Return the losses of pairs of patterns: by the published bundle's model, and measured."""
     programs = [Program(pattern, chunk) for pattern in (*WRITES, READ) for chunk in CHUNKS]
     titles = [f"{one.pattern} {size_text(one.chunk_bytes)}" for one in programs]
     if site.bundle is None:
         facts: Facts = {"programs": titles, "loss": [], "interference_model": None}
-        return facts, _matrix_table(titles, [], NO_BUNDLE)
+        return facts, _matrix_table(titles, [], NO_BUNDLE, "")
     model = default_model(store, site.config)
-    losses = site.latest.of(
-        Path(site.config.bundle),
-        "matrix",
-        lambda: model.site.losses(programs, alone_rates(site_coruns(store))),
+    found = site.latest.of(
+        Path(site.config.bundle), "matrix", lambda: _entries(model.site, store, programs, titles)
     )
-    facts = {"programs": titles, "loss": losses, "interference_model": model.as_json()}
-    return facts, _matrix_table(titles, losses, ABOUT_MATRIX.format(programs[0].processes, model))
+    facts = {
+        "programs": titles,
+        "loss": [[one.loss for one in row] for row in found],
+        "intervals": [[(one.low, one.high) for one in row] for row in found],
+        "measured": [[one.measured for one in row] for row in found],
+        "interference_model": model.as_json(),
+    }
+    note = ABOUT_MATRIX.format(programs[0].processes, model)
+    source = "fitted here" if model.basis and model.basis.count else "published"
+    return facts, _matrix_table(titles, found, note, source)
 
 
-def _matrix_table(titles: Sequence[str], losses: Sequence[Sequence[float]], note: str) -> Table:
-    return Table(
+def _entries(
+    model: SiteModel, store: Store, programs: Sequence[Program], titles: Sequence[str]
+) -> list[list[Entry]]:
+    coruns = site_coruns(store)
+    rates, seen = alone_rates(coruns), measured_losses(coruns)
+    profiles = [one.profile(rates.get(one)) for one in programs]
+
+    def entry_of(i: int, j: int) -> Entry:
+        least, most = model.profile_interval(profiles[i], [profiles[j]])
+        found = seen.get(MeasuredCell(programs[i], (programs[j],)))
+        return Entry(
+            titles[i],
+            titles[j],
+            1 - model.profile_share(profiles[i], [profiles[j]]),
+            1 - most,
+            1 - least,
+            found.loss if found else None,
+            found.count if found else 0,
+        )
+
+    places = range(len(programs))
+    return [[entry_of(i, j) for j in places] for i in places]
+
+
+COLUMNS_OF_MATRIX = (
+    Column("loses", "Loses", of="program"),
+    Column("alongside", "Alongside"),
+    Column("loss", "Share, by the model", lambda loss: number(loss, share_text, tone=_heat(loss))),
+    Column("low", "nine in ten from", SHARE),
+    Column("high", "to", SHARE),
+    Column("measured", "Measured here", SHARE),
+    Column("times", "times", number, lambda row: row["times"] or None),
+)
+
+
+def _matrix_table(
+    titles: Sequence[str], found: Sequence[Sequence[Entry]], note: str, source: str
+) -> Table:
+    """Make the table and its drawing; source: of the model's figures."""
+    drawing = None
+    if found:
+        cells = [[one.cell(source) for one in row] for row in found]
+        worst = max((one for row in cells for one in row), key=lambda cell: cell.share)
+        alt = f"A heat map of {len(titles)} by {len(titles)} patterns. Most: {worst.title}."
+        drawing = heat_map(alt, "loses this share of its rate alongside", titles, cells, source)
+    return Table.of(
         "matrix",
         "Interference of patterns",
-        (
-            Head("loses", "Loses"),
-            *(Head(title.replace(" ", "_"), title, is_number=True) for title in titles),
-        ),
-        [
-            [words(title), *(number(loss, share_text, tone=_heat(loss)) for loss in row)]
-            for title, row in zip(titles, losses, strict=False)
-        ],
+        COLUMNS_OF_MATRIX,
+        [one._asdict() for row in found for one in row],
         is_headed=True,
         note=note,
+        drawing=drawing,
     )
 
 

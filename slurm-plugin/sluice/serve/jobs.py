@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sluice.history_db.records import Selection
 from sluice.policies.core import ACTIONS, GRANTS, PATTERNS, CoreError, sentence
 from sluice.policies.record import Record
+from sluice.serve.job_timeline import timeline
 from sluice.serve.tables import (
     AGES,
     BYTES,
@@ -212,7 +213,7 @@ def _outcome(store: Store, decision: Decision) -> Facts:
     return {"state": job.state, "waited": waited}
 
 
-def job_page(store: Store, reader: Reader, job: str) -> Page:
+def job_page(store: Store, reader: Reader, job: str, now: int) -> Page:
     """Explain one job; raises SlurmError where PrivateData hides it."""
     name = JobNumber.parse(job)
     if name is None:
@@ -222,6 +223,7 @@ def job_page(store: Store, reader: Reader, job: str) -> Page:
         name="jobs",
         title=f"Job {name}",
         facts=facts,
+        tables=timeline(store, facts, now),
         story=list(story(facts)),
         subject=Subject("Those of its user and name", {"job": str(name)})
         if facts["record"]

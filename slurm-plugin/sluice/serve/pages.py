@@ -47,7 +47,7 @@ class Visit(NamedTuple):
 PAGES: Mapping[str, Callable[[Visit], Page]] = {
     "now": lambda v: now.page(v.site, v.store, v.reader),
     "jobs": lambda v: jobs.page(v.site, v.store, v.reader, v.query),
-    "job": lambda v: jobs.job_page(v.store, v.reader, v.words["job"]),
+    "job": lambda v: jobs.job_page(v.store, v.reader, v.words["job"], v.site.now),
     "programs": lambda v: programs.page(v.site, v.store, v.reader, v.query),
     "program": lambda v: programs.program_page(v.site, v.store, v.reader, v.number("number")),
     "pair": lambda v: interference.pair_page(

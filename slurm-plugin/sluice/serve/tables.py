@@ -30,6 +30,8 @@ from sluice.slurm.views.job_explanation import Heading, Rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from sluice.serve.drawings import Drawing
+
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a cell begins with that a spreadsheet computes."""
 AGES = {"1 h": 3600, "1 d": 86400, "7 d": 7 * 86400, "30 d": 30 * 86400}
@@ -143,6 +145,10 @@ class Table:
     """Whether the first cell of a row names it."""
     links: Sequence[tuple[str, Mapping[str, str]]] = ()
     """Texts and what the query says of them: other parts of the same list."""
+    drawing: Drawing | None = None
+    """Shows the same; the table is then one click away."""
+    is_open: bool = False
+    """Whether that click was made: the order of the rows was chosen."""
 
     @classmethod
     def of(
@@ -167,7 +173,7 @@ class Table:
             return self
         place = names.index(wanted.removeprefix("-"))
         rows = sorted(rows, key=lambda row: _order(row[place]), reverse=wanted.startswith("-"))
-        return replace(self, rows=rows, sorted_by=wanted)
+        return replace(self, rows=rows, sorted_by=wanted, is_open=True)
 
     def cut(self, query: Mapping[str, str]) -> Table:
         """Return a part of the rows, where they are many, and links to the others."""
@@ -204,6 +210,8 @@ class Table:
             "note": self.note,
             "is_headed": self.is_headed,
             "links": self.links,
+            "drawing": self.drawing and self.drawing.as_json(),
+            "is_open": self.is_open,
         }
 
     def csv(self) -> str:
@@ -364,10 +372,11 @@ class Page:
     def arranged(self, query: Mapping[str, str]) -> Page:
         """Return the page with its tables as the query wants them.
 
-        A page that has fields has chosen its rows itself; others are searched for `find`.
+        A page that has fields has chosen its rows itself; others are searched for `find`, but not
+        those that tell a story.
         """
         tables = [table.arranged(query.get("sort", "")) for table in self.tables]
-        if self.fields or not tables:
+        if self.fields or self.story or not tables:
             return replace(self, tables=tables)
         text = query.get("find", "")
         fields = (Field("find", "Find", text),)

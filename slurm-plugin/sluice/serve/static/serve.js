@@ -14,7 +14,9 @@ async function load(address, remember) {
   if (!fresh || !shown) throw new Error("no content");
   const focused = document.activeElement && document.activeElement.id;
   const scrolled = [...shown.querySelectorAll(".scroll")].map((box) => box.scrollLeft);
+  const open = [...shown.querySelectorAll("details")].map((one) => one.open);
   shown.replaceWith(fresh);
+  fresh.querySelectorAll("details").forEach((one, i) => { one.open ||= open[i]; });
   fresh.querySelectorAll(".scroll").forEach((box, i) => { box.scrollLeft = scrolled[i] || 0; });
   if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
   if (remember) history.replaceState(null, "", address);

@@ -1,0 +1,141 @@
+"""What pages draw: the same as their tables, readable without colour, and text stays text."""
+
+import csv
+import io
+import re
+from contextlib import closing
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from history_rows import a_job, a_log, a_profile
+from served_site import ANNS, CLUSTER, TOKEN, ServedSite
+
+from sluice.darshan.bursts import Heatmap, packed
+from sluice.history_db.records import CoRun, HeldBurst
+from sluice.history_db.store import Store
+from sluice.interference.programs import Program
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    with closing(ServedSite(tmp_path_factory.mktemp("drawn"))) as site:
+        site.make_busy()
+        yield site
+
+
+@pytest.fixture
+def ask(served):
+    """Return a page's text, or the JSON of a page, as an operator who sees all jobs."""
+    client = served.app().test_client()
+
+    def get(path: str):
+        answer = client.get(path, headers={"Authorization": f"Bearer {TOKEN}"})
+        assert answer.status_code == 200, answer.text
+        return answer.json if answer.is_json else answer.text
+
+    return get
+
+
+def section(page: str, name: str) -> str:
+    """Return what stands below the heading of a table."""
+    return page.partition(f'id="title-{name}"')[2].partition("</section>")[0]
+
+
+def test_measured_cells_of_the_matrix_are_framed_and_the_others_hatched(tmp_path):
+    with closing(ServedSite(tmp_path)) as site:
+        members = tuple(str(Program(pattern, 1 << 20)) for pattern in ("owc", "aw"))
+        with Store(site.history) as store:
+            number = store.interference.add_calibration(created=1, site="here", settings={})
+            corun = CoRun(1, "rates", members, ("a", "a"), (100.0, 100.0), (77.0, 90.0), 0.0, "")
+            store.interference.add_corun(number, corun)
+        client = site.app().test_client()
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        matrix = section(client.get("/programs", headers=headers).text, "matrix")
+        facts = client.get("/programs.json", headers=headers).json["matrix"]
+    loses, alongside = (facts["programs"].index(f"{one} 1M") for one in ("owc", "aw"))
+    assert facts["measured"][loses][alongside] == pytest.approx(0.23)
+    titled = re.findall(r'class="heat( measured)?"[^>]*><title>([^<]*)', matrix)
+    assert len(titled) == len(facts["programs"]) ** 2
+    (framed,) = [title for kind, title in titled if kind]
+    assert framed.startswith("owc 1M alongside aw 1M loses 23%: measured here 1 time")
+    assert matrix.count('class="hatch"') == len(titled)  # one of them in the scale
+
+
+def test_each_cell_of_the_matrix_has_its_interval_on_the_drawing_and_in_the_table(ask):
+    facts, matrix = ask("/programs.json")["matrix"], section(ask("/programs"), "matrix")
+    for losses, intervals in zip(facts["loss"], facts["intervals"], strict=True):
+        for loss, (low, high) in zip(losses, intervals, strict=True):
+            assert low <= loss <= high
+            assert f"{loss:.0%}, nine in ten from {low:.0%} to {high:.0%}" in matrix
+    assert "<details><summary>Table</summary>" in matrix
+    rows = ask("/programs.csv?table=matrix").splitlines()
+    assert rows[0] == "loses,alongside,loss,low,high,measured,times"
+    assert len(rows) == 1 + len(facts["programs"]) ** 2
+
+
+def test_a_table_behind_a_drawing_stays_open_once_it_is_sorted(ask):
+    matrix = section(ask("/programs?sort=matrix:-loss"), "matrix")
+    assert "<details open><summary>Table</summary>" in matrix
+
+
+def test_a_job_has_one_timeline_of_what_was_predicted_decided_and_done(tmp_path):
+    with closing(ServedSite(tmp_path)) as site:
+        site.make_busy()
+        began = site.now
+        site.decide(901, *site.running)
+        burst = HeldBurst(
+            cluster=CLUSTER,
+            source="a",
+            number=1,
+            job_id=901,
+            nodes=4,
+            first_job=501,
+            first_nodes=4,
+            lane_mask=1,
+            began=began + 120,
+            lasted=40.0,
+            held=10.0,
+            holds=2,
+            bytes=1e9,
+            saving=90.0,
+            is_held=True,
+            ended="turn",
+        )
+        ran = a_job(
+            cluster=CLUSTER,
+            job_id=901,
+            submit=began,
+            uid=ANNS,
+            start=began + 60,
+            end=began + 3660,
+            state="COMPLETED",
+        )
+        moved = Heatmap(60.0, np.array([0.0, 6e9, 0.0]), np.zeros(3))
+        with Store(site.history) as store:
+            store.jobs.upsert_jobs([ran])
+            store.gates.add_held_bursts([burst])
+            log = a_log(9, uid=ANNS, jobid=901, start=began + 60, end=began + 240)
+            log = replace(log, heatmap=packed(began + 60, moved))
+            store.runs.add_logs([(log, a_profile(), b"")])
+            store.jobs.link_logs()
+        client = site.app().test_client()
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        drawn = section(client.get("/jobs/901", headers=headers).text, "timeline")
+        table = client.get("/jobs/901.csv?table=timeline", headers=headers).text
+    rows = [row["row"] for row in csv.DictReader(io.StringIO(table))]
+    assert set(rows) == {"I/O", "Slurm", "Sluice", "predicted"}
+    for kind, title in (
+        ("bar-wait", "waits in the queue"),
+        ("bar-job", "runs; completed"),
+        ("bar-held", "a burst, held 10 s in 2 holds"),
+        ("bar-predicted", "runs 1 h"),
+    ):
+        assert re.search(f'class="{kind}"[^>]*><title>[^<]*{re.escape(title)}', drawn), kind
+    assert ">decided: colocate<" in drawn
+    assert "at most 95.4 MiB/s" in drawn  # 6 GB within a minute
+    assert drawn.count("<polyline") == 1
+
+
+def test_a_name_from_a_user_stands_as_text_on_a_drawing(ask):
+    assert "<script>" not in section(ask("/jobs/701"), "timeline")
