@@ -489,9 +489,6 @@ sluice_decide (struct sluice_workspace *workspace, const struct sluice_situation
 
 	/* Also without a snapshot: what it would have been is worth recording. */
 	sluice_predict (situation->bundle, submission, now, &out->prediction);
-	if (config->user_hints)
-		sluice_predict_by_hints (situation->policy, &submission->hints,
-					 &out->prediction);
 	out->reason = judge_snapshot (situation, now);
 	if (out->reason == SLUICE_REASON_NONE) {
 		look_around (workspace, situation, config, submission, is_enforced, now);

@@ -176,14 +176,3 @@ sluice_prediction_counts (const struct sluice_prediction *prediction)
 	       || prediction->evidence == SLUICE_EVIDENCE_USER_SIZE
 	       || prediction->evidence == SLUICE_EVIDENCE_REVIEW;
 }
-
-void
-sluice_predict_by_hints (const struct sluice_policy *policy,
-			 const struct sluice_hints *hints,
-			 struct sluice_prediction *prediction)
-{
-	if (!sluice_prediction_counts (prediction))
-		return;
-	prediction->hinted = sluice_hints_apply (hints, &prediction->profile);
-	prediction->klass = sluice_class_of (&prediction->profile, policy);
-}

@@ -30,7 +30,6 @@ struct sluice_prediction {
 	uint32_t application;	       /* struct sluice_application.id; 0: none. With
 					* evidence REVIEW: struct sluice_review.number */
 	uint32_t klass;		       /* enum sluice_class */
-	uint32_t hinted;	       /* enum sluice_hinted: hints that counted */
 };
 
 /* now: UTC seconds, by which reviews end. */
@@ -41,10 +40,5 @@ void sluice_predict (const struct sluice_bundle *bundle,
 /* Whether runs of the user's own, or a review, are behind a prediction. Any other is only
  * reported: its job has no class, is left to Slurm and loads no lane. */
 int sluice_prediction_counts (const struct sluice_prediction *prediction);
-
-/* Let the user's hints count, if the prediction does. */
-void sluice_predict_by_hints (const struct sluice_policy *policy,
-			      const struct sluice_hints *hints,
-			      struct sluice_prediction *prediction);
 
 #endif

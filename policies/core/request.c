@@ -201,18 +201,6 @@ memory_of (const struct sluice_request *request)
 	return request->memory_cpu_mib * cpus * ((tasks + nodes - 1) / nodes);
 }
 
-/* A text that makes no sense is no hint: it may come from a forged request. */
-static void
-read_hints (const struct sluice_request *request, struct sluice_hints *out)
-{
-	if (request->io_pattern)
-		sluice_hint_pattern (request->io_pattern, &out->pattern);
-	if (request->io_chunk)
-		sluice_hint_bytes (request->io_chunk, &out->chunk_bytes);
-	if (request->io_bytes)
-		sluice_hint_bytes (request->io_bytes, &out->total_bytes);
-}
-
 void
 sluice_submission_of (const struct sluice_request *request, struct sluice_submission *out)
 {
@@ -238,7 +226,6 @@ sluice_submission_of (const struct sluice_request *request, struct sluice_submis
 		out->submit_line_hash = sluice_hash_bytes (line, length, 0);
 		sluice_arguments_of (line, length, &out->arguments);
 	}
-	read_hints (request, &out->hints);
 	sluice_copy_text (out->name, sizeof out->name, request->name);
 	sluice_copy_text (out->account, sizeof out->account, request->account);
 	sluice_copy_text (out->partition, sizeof out->partition, request->partition);

@@ -40,10 +40,7 @@ struct sluice_request {
 	const char *reservation;
 	const char *script;	 /* sbatch */
 	const char *submit_line; /* the command as typed */
-	const char *io_pattern;	 /* these three: hints, as typed */
-	const char *io_chunk;
-	const char *io_bytes;
-	const char *io_turns; /* what stands behind --io-turns; NULL: it was not given */
+	const char *io_turns;	 /* what stands behind --io-turns; NULL: it was not given */
 };
 
 void sluice_submission_of (const struct sluice_request *request,

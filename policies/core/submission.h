@@ -6,7 +6,6 @@
 #define SLUICE_SUBMISSION_H
 
 #include "base.h"
-#include "hint.h"
 
 /*
  * What a user gave a script or a program: the words behind it on the submit line.
@@ -64,9 +63,8 @@ struct sluice_submission {
 	uint32_t cpus_per_task;
 	uint32_t time_limit; /* minutes */
 	uint32_t array_tasks;
-	uint32_t license_length; /* bytes of the licences that the user asked for */
-	uint32_t lot;		 /* sluice_submission_lot; 0: not drawn yet */
-	struct sluice_hints hints;
+	uint32_t license_length;   /* bytes of the licences that the user asked for */
+	uint32_t lot;		   /* sluice_submission_lot; 0: not drawn yet */
 	uint64_t memory_mib;	   /* a node */
 	uint64_t script_signature; /* sluice_script_signature; 0: no script */
 	uint64_t submit_line_hash; /* sluice_hash_text of the submit line */

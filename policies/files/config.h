@@ -116,10 +116,7 @@ struct sluice_rule {
 	   "so that a program that is watched shows progress")                             \
 	X (AdminComment, admin_comment, 0, 0, 1,                                           \
 	   "1: from advise on, note decisions in empty admin comments of jobs; not where " \
-	   "other tools use these")                                                        \
-	X (UserHints, user_hints, 0, 0, 1,                                                 \
-	   "1: what users say by --io-pattern, --io-chunk and --io-bytes counts, within "  \
-	   "half and double of what their own earlier runs did")
+	   "other tools use these")
 
 #define SLUICE_CONFIG_PATH_MEMBER(key, member, def, text) char member[SLUICE_PATH_SIZE];
 #define SLUICE_CONFIG_LIST_MEMBER(key, member, text) char member[SLUICE_LIST_SIZE];

@@ -190,19 +190,6 @@ def test_a_lane_that_was_slow_is_told(site):
     assert site.facts("4711")["slow_lanes"] == {"sl1": 0.25}
 
 
-def test_what_the_user_said_is_told_and_whether_it_counted(site):
-    hints = {"chunk_bytes": 1, "total_bytes": 2 << 40, "pattern": "ws"}
-    site.join(site.decide(hints=hints), 4711)
-    story = site.run("why", "4711")
-    assert "The user said: pattern ws, chunks of 1 B, 2 TiB in all." in story
-    assert "That did not count: hints need UserHints=1" in story
-    site.conf.write_text(CONF + "UserHints=1\n")
-    site.join(site.decide(hints=hints), 4712)
-    story = site.run("why", "4712")
-    assert "as far as half and double of the user's earlier runs, except pattern ws." in story
-    assert "chunks of 512 KiB" in story
-
-
 def test_json_holds_the_record_as_it_was_made(site, busy):
     record = site.decide(busy)
     site.join(record, 4711, "mark")

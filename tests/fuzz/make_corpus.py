@@ -37,13 +37,6 @@ LICENSES = {
     "long": b"\1" + b"a_stream," * 100,
 }
 
-# Pattern, chunk and bytes, a line each.
-HINTS = {
-    "all": b"ws\n64K\n200G",
-    "none": b"\n\n",
-    "forged": b"mixed\n00000000000000000000000000000000000001\n9999999999999999999T",
-}
-
 SLURM_FILES = {
     "plain": b"ClusterName=lab\nLicenses=tool:9,sl0_stream:1000000\nNodeName=n1\n",
     "odd": b" licenses = tool:9; \\\n sl0_stream:5 # sl0_stream:1000000\ninclude more.conf",
@@ -184,8 +177,6 @@ def main() -> None:
         write("config", name, text.encode())
     for name, licenses in LICENSES.items():
         write("licenses", name, licenses)
-    for name, hints in HINTS.items():
-        write("hints", name, hints)
     for name, trace in SWF.items():
         write("swf", name, trace)
     for name, text in SLURM_FILES.items():

@@ -25,8 +25,8 @@
  *   fork                          a child that exits at once; answers its exit status
  *   exit                          end as slurmctld does: exit without fini; no answer
  *
- * The fields are those of SLUICE_TEXTS and SLUICE_NUMBERS below, `io_dir`,
- * `opt_out` and the hints of struct sluice_request, and `time`, the UTC second at which the
+ * The fields are those of SLUICE_TEXTS and SLUICE_NUMBERS below, `io_dir`, `io_turns`,
+ * `opt_out`, and `time`, the UTC second at which the
  * job is submitted. Licences are answered as `=` while they are what was asked for. In
  * values \n, \t and \\ stand for newline, tab and backslash. The end of input unloads the
  * plugin.
@@ -226,9 +226,9 @@ set_option (job_desc_msg_t *job, const char *field, const char *value)
 	static const struct {
 		const char *field, *option, *value; /* NULL: as given */
 	} options[] = {
-		{ "io_pattern", "io_pattern", NULL }, { "io_chunk", "io_chunk", NULL },
-		{ "io_bytes", "io_bytes", NULL },     { "io_dir", "io_dir", "/fast/%j" },
-		{ "opt_out", "no_sluice", "(null)" }, { "io_turns", "io_turns", NULL },
+		{ "io_dir", "io_dir", "/fast/%j" },
+		{ "opt_out", "no_sluice", "(null)" },
+		{ "io_turns", "io_turns", NULL },
 	};
 	for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
 		char entry[4096];

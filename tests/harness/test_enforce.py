@@ -512,65 +512,9 @@ def test_a_change_without_licences_is_not_looked_at(harness: Harness) -> None:
     assert harness.files.stats()["opt_outs"]["update"] == 0
 
 
-# Hints
-
-
-def hinted_harness(harness: Harness, **settings: int) -> Harness:
-    """A harness whose bundle knows the user's own runs, with these settings."""
-    install(harness.files.bundle, made_model.bundle())
-    checksum = f"{core.crc64(harness.files.bundle.read_bytes()[16:]):016x}"
-    harness.files.configure(Mode="enforce", **settings)
-    harness.files.wait_for(lambda seen: seen["bundle"]["checksum"] == checksum)
-    config = f"{core.crc64(harness.files.config.read_bytes()):016x}"
-    harness.files.wait_for(lambda seen: seen["config"]["checksum"] == config)
-    return harness
-
-
-def test_hints_are_recorded_and_held_to_the_users_history(harness: Harness) -> None:
-    hinted_harness(harness, UserHints=1).submit(**made_model.KNOWN_JOB)
-    history = last_record(harness).prediction.profile
-    harness.submit(**made_model.KNOWN_JOB, io_chunk="1", io_bytes="1024T")
-    record = last_record(harness)
-    assert (record.submission.hints.chunk_bytes, record.submission.hints.total_bytes) == (1, 2**50)
-    assert record.prediction.hinted == ("chunk", "total")
-    assert record.prediction.profile.chunk_bytes == history.chunk_bytes / 2
-    assert record.prediction.profile.write_bytes == history.write_bytes * 2
-
-
-def test_hints_do_not_count_where_the_site_does_not_let_them(harness: Harness) -> None:
-    hinted_harness(harness).submit(**made_model.KNOWN_JOB)
-    history = last_record(harness).prediction
-    harness.submit(**made_model.KNOWN_JOB, io_chunk="1", io_bytes="1024T", io_pattern="none")
-    record = last_record(harness)
-    assert record.submission.hints.pattern == "none"
-    assert record.prediction == history
-
-
-def test_a_hint_without_history_of_the_users_own_does_not_count(harness: Harness) -> None:
-    harness.files.configure(Mode="enforce", UserHints=1)
-    config = f"{core.crc64(harness.files.config.read_bytes()):016x}"
-    harness.files.wait_for(lambda seen: seen["config"]["checksum"] == config)
-    stranger = WRITER | {"uid": STRANGER}
-    harness.submit(**stranger)
-    of_others = last_record(harness).prediction
-    assert of_others.evidence == "name"
-    harness.submit(**stranger, io_bytes="1", io_pattern="none")
-    assert last_record(harness).prediction == of_others
-
-
 def test_a_name_that_the_user_never_ran_takes_no_token(harness: Harness) -> None:
     assert harness.submit(**WRITER).licenses == BOTH
     assert harness.submit(**WRITER | {"uid": STRANGER}).licenses is None
     record = last_record(harness)
     assert (record.decision.action, record.decision.reason) == ("abstain", "others_only")
     assert (record.prediction.evidence, record.prediction.klass) == ("name", "none")
-
-
-@pytest.mark.parametrize("value", ["", "0", "-5", "1e9", "9" * 40, "0" * 4000, "64KB", "ü\\n"])
-def test_forged_hints_are_none(harness: Harness, value: str) -> None:
-    hinted_harness(harness, UserHints=1)
-    harness.submit(**made_model.KNOWN_JOB, io_chunk=value, io_bytes=value, io_pattern=value)
-    record = last_record(harness)
-    assert (record.submission.hints.chunk_bytes, record.submission.hints.total_bytes) == (0, 0)
-    assert record.submission.hints.pattern == "unknown"
-    assert not record.prediction.hinted

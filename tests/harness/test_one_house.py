@@ -27,7 +27,6 @@ MinConfidence=0.4
 ModeOf=off Accounts=project3
 ModeOf=off Partitions=debug
 Include=salloc,cron
-UserHints=1
 Lane=sl0 Targets=4 Bandwidth=1G
 Lane=sl1 Targets=4 Bandwidth=1G
 """
@@ -98,7 +97,6 @@ def test_plugin_and_replay_decide_alike_to_the_last_bit(harness: Harness) -> Non
     evidence = {record.prediction.evidence for record in by_plugin}
     assert len(reasons) >= 8, reasons
     assert {"user_name", "none"} <= evidence
-    assert any(record.prediction.hinted for record in by_plugin)
     assert files.stats()["repeated"] >= len(jobs) // 2
 
 

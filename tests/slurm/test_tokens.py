@@ -27,7 +27,6 @@ pytestmark = [
 
 NOBODY = 65534
 ROUNDS, CLIENTS, JOBS = 4, 3, 500
-SPANK_PLUGIN = Path(__file__).parents[2] / "build" / "plugins" / "spank_sluice.so"
 LANES = "Lane=sl0 Targets=4 Bandwidth=8G\nLane=sl1 Targets=4 Bandwidth=8G\n"
 OWN_LICENSES = "tool:4000,other:9"
 TOKENS = tuple(f"sl{lane}_{klass}" for lane in (0, 1) for klass in ("stream", "flush", "meta"))
@@ -232,45 +231,6 @@ def test_an_opt_out_is_respected_and_counted(
     [record] = records(files)
     assert (record.decision.reason, record.grant.outcome) == ("opted_out", "not_needed")
     assert files.stats()["opt_outs"]["option"] == before + 1
-
-
-@pytest.fixture
-def options(slurm: PrivateSlurm) -> Iterator[None]:
-    """The users' commands have the options of spank_sluice.so."""
-    plugstack = slurm.directory / "etc" / "plugstack.conf"
-    plugstack.write_text(f"optional {SPANK_PLUGIN}\n")
-    yield
-    plugstack.write_text("")
-
-
-@pytest.mark.usefixtures("options")
-@pytest.mark.parametrize(("allowed", "hinted"), [(1, ("chunk", "total")), (0, ())])
-def test_what_users_say_of_their_jobs_reaches_the_decision(
-    slurm: PrivateSlurm, files: PluginFiles, allowed: int, hinted: tuple[str, ...]
-) -> None:
-    start(files, bundle=made_model.bundle(uid=0), UserHints=str(allowed))
-    name = f"--job-name={made_model.KNOWN_JOB['name']}"
-    slurm.submit("--hold", name, "--wrap=true")
-    history = records(files)[0].prediction.profile
-    slurm.submit("--hold", name, "--io-chunk=1", "--io-bytes=1024T", "--wrap=true")
-    record = records(files)[0]
-    assert (record.submission.hints.chunk_bytes, record.submission.hints.total_bytes) == (1, 2**50)
-    assert record.prediction.hinted == hinted
-    assert record.prediction.profile.chunk_bytes == history.chunk_bytes / (1 + allowed)
-    assert record.prediction.profile.write_bytes == history.write_bytes * (1 + allowed)
-
-
-@pytest.mark.parametrize("value", ["", "0", "-1", "9" * 3000, "lots", "1\n2"])
-def test_forged_hints_change_nothing(
-    slurm: PrivateSlurm, files: PluginFiles, bulk_submit: Path, value: str
-) -> None:
-    """A user with a client of their own can hand over anything as an option."""
-    start(files, UserHints="1")
-    for hint in ("io_pattern", "io_chunk", "io_bytes"):
-        option = f"_SLURM_SPANK_OPTION_sluice_{hint}={value}"
-        slurm.run(bulk_submit, "1", made_model.STREAM_JOB, "", option)
-        [record] = records(files)
-        assert record.submission.hints == core.submission({}).hints
 
 
 def test_a_test_only_submission_answers_as_without_sluice(

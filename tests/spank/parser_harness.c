@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "directory.h"
-#include "hint.h"
 #include "settings.h"
 
 enum { MAX_WORDS = 600 };
@@ -99,8 +98,6 @@ static void
 answer (int count, char **words)
 {
 	char path[IO_DIR_SIZE];
-	uint32_t pattern;
-	uint64_t bytes;
 
 	if (strcmp (words[0], "settings") == 0) {
 		settings_read (count - 1, words + 1, &settings, complain);
@@ -112,16 +109,6 @@ answer (int count, char **words)
 	} else if (strcmp (words[0], "token") == 0) {
 		const struct lane *lane = token_lane (words[1], &settings);
 		printf ("%s\n", lane ? lane->name : "-");
-	} else if (strcmp (words[0], "pattern") == 0) {
-		if (sluice_hint_pattern (words[1], &pattern) == 0)
-			printf ("%" PRIu32 "\n", pattern);
-		else
-			printf ("-\n");
-	} else if (strcmp (words[0], "bytes") == 0) {
-		if (sluice_hint_bytes (words[1], &bytes) == 0)
-			printf ("%" PRIu64 "\n", bytes);
-		else
-			printf ("-\n");
 	} else if (strcmp (words[0], "directory") == 0) {
 		uint32_t job_id = (uint32_t)strtoul (words[1], NULL, 10);
 		if (io_dir_parse (words[2], job_id, path) == 0)

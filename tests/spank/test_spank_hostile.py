@@ -52,7 +52,7 @@ def test_forged_licences_in_the_environment_are_not_believed(lab: Lab) -> None:
 
 @pytest.mark.parametrize("value", ["nonsense", "", "/", "/a/../..", "%", "x" * 5000, "-1"])
 def test_forged_options_of_a_step_do_not_fail_it(lab: Lab, value: str) -> None:
-    names = ("io_chunk", "io_pattern", "io_bytes", "io_dir", "no_sluice", "no_such_option")
+    names = ("io_turns", "io_place", "io_dir", "no_sluice", "no_such_option")
     forged = {f"_SLURM_SPANK_OPTION_sluice_{name}": value for name in names}
     assert lab.srun("echo", "ran", **forged).stdout == "ran\n"
     job, text = lab.script("--export=ALL", body="echo ran; srun echo step", **forged)

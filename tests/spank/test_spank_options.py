@@ -7,10 +7,7 @@ from spank_lab import Lab
 
 pytestmark = pytest.mark.slurm
 
-OPTIONS = (
-    *("--io-pattern=", "--io-chunk=", "--io-bytes=", "--io-dir="),
-    *("--io-turns", "--no-sluice"),
-)
+OPTIONS = ("--io-dir=", "--io-turns", "--no-sluice")
 PREFIX = "_SLURM_SPANK_OPTION_sluice_"
 
 
@@ -31,13 +28,8 @@ def test_help_lists_each_option_with_a_line_that_says_whose_it_is(lab: Lab, comm
 
 
 def test_values_reach_job_submit_as_they_were_typed(lab: Lab) -> None:
-    options = ["--io-pattern=ws", "--io-chunk=64k", "--io-bytes=12G", "--io-dir=/s/%j x"]
-    expected = {
-        f"{PREFIX}io_pattern=ws",
-        f"{PREFIX}io_chunk=64k",
-        f"{PREFIX}io_bytes=12G",
-        f"{PREFIX}io_dir=/s/%j x",
-    }
+    options = ["--io-turns=no", "--io-dir=/s/%j x"]
+    expected = {f"{PREFIX}io_turns=no", f"{PREFIX}io_dir=/s/%j x"}
     seen_by_job_submit(lab)
     lab.slurm.submit("--hold", *options, "--wrap=true")
     lab.srun(*options, "true")
@@ -53,13 +45,13 @@ def test_opting_out_reaches_job_submit(lab: Lab) -> None:
 
 def test_a_scripts_own_lines_count_and_the_command_line_overrides_them(lab: Lab) -> None:
     script = lab.place / "options.sh"
-    script.write_text("#!/bin/sh\n#SBATCH --io-chunk=1M --io-pattern=aw\ntrue\n")
+    script.write_text("#!/bin/sh\n#SBATCH --io-dir=/a/1 --io-turns=no\ntrue\n")
     seen_by_job_submit(lab)
     lab.slurm.submit("--hold", script)
-    lab.slurm.submit("--hold", "--io-chunk=2M", script)
+    lab.slurm.submit("--hold", "--io-dir=/a/2", script)
     assert seen_by_job_submit(lab) == [
-        {f"{PREFIX}io_chunk=1M", f"{PREFIX}io_pattern=aw"},
-        {f"{PREFIX}io_chunk=2M", f"{PREFIX}io_pattern=aw"},
+        {f"{PREFIX}io_dir=/a/1", f"{PREFIX}io_turns=no"},
+        {f"{PREFIX}io_dir=/a/2", f"{PREFIX}io_turns=no"},
     ]
 
 
@@ -67,17 +59,15 @@ def test_each_component_of_a_heterogeneous_job_has_its_own_values(lab: Lab) -> N
     script = lab.place / "het-options.sh"
     script.write_text("#!/bin/sh\ntrue\n")
     seen_by_job_submit(lab)
-    lab.slurm.submit("--hold", "-n1", "--io-chunk=1M", ":", "-n1", "--io-chunk=2M", script)
-    assert seen_by_job_submit(lab) == [{f"{PREFIX}io_chunk=1M"}, {f"{PREFIX}io_chunk=2M"}]
+    lab.slurm.submit("--hold", "-n1", "--io-dir=/a/1", ":", "-n1", "--io-dir=/a/2", script)
+    assert seen_by_job_submit(lab) == [{f"{PREFIX}io_dir=/a/1"}, {f"{PREFIX}io_dir=/a/2"}]
 
 
 @pytest.mark.parametrize("command", ["sbatch", "srun", "salloc"])
 @pytest.mark.parametrize(
     ("option", "remedy"),
     [
-        ("--io-pattern=fast", "give owc, ws, aw, read, metadata or none"),
-        ("--io-chunk=lots", "give bytes, or K, M, G or T of them"),
-        ("--io-bytes=-1", "give bytes, or K, M, G or T of them"),
+        ("--io-turns=maybe", "give no value, or =no"),
         ("--io-dir=relative", "give an absolute path"),
     ],
 )
@@ -97,7 +87,7 @@ def test_a_wrong_value_ends_the_command_as_slurms_own_would(
 
 def test_steps_accept_the_options_of_their_job(lab: Lab) -> None:
     """Slurm hands them on through the environment, where they are read again."""
-    options = ("--io-pattern=owc", "--io-chunk=4K", "--io-bytes=1T", "--no-sluice")
+    options = ("--io-turns=no", "--no-sluice")
     # quiet: on a busy machine srun tells that the nodes are, until the step before is gone
     _, text = lab.script(*options, body="srun --quiet echo step; srun --quiet echo step")
     assert text == "step\nstep\n"
@@ -105,7 +95,7 @@ def test_steps_accept_the_options_of_their_job(lab: Lab) -> None:
 
 def test_options_do_not_need_the_plugin_to_be_configured(lab: Lab) -> None:
     lab.plugstack("")
-    assert lab.srun("--io-chunk=1M", "echo", "ran").stdout == "ran\n"
+    assert lab.srun("--io-dir=/a/1", "echo", "ran").stdout == "ran\n"
 
 
 def test_documentation_lists_every_option() -> None:

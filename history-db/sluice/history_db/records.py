@@ -84,7 +84,7 @@ class Profile:
 
 
 # By which a claim may exceed a count: Slurm takes no sample as a process ends, so the last burst
-# may be missing. A user may say twice as much by a hint, too.
+# may be missing.
 COUNT_MARGIN = 2.0
 COUNT_SLACK = 1 << 20  # bytes that need no count
 

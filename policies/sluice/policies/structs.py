@@ -80,7 +80,6 @@ _WORDS = {
 
 _FLAGS = {
     ("struct sluice_submission", "flags"): _words("sluice_submission_flags", "SLUICE_SUBMIT_"),
-    ("struct sluice_prediction", "hinted"): _words("sluice_hinted", "SLUICE_HINTED_"),
     ("struct sluice_state", "flags"): _words("sluice_state_flags", "SLUICE_STATE_"),
     ("struct sluice_record", "mode_by"): MODE_BY,
     ("struct sluice_rule", "by"): MODE_BY,

@@ -2,11 +2,10 @@
 
 #include <string.h>
 
-#include "hint.h"
 #include "settings.h"
 
 enum { OPTIONAL_ARGUMENT = 2 };
-enum { IO_PATTERN, IO_CHUNK, IO_BYTES, IO_DIR, IO_TURNS, IO_PLACE, NO_SLUICE, OPTIONS };
+enum { IO_DIR, IO_TURNS, IO_PLACE, NO_SLUICE, OPTIONS };
 
 static int check (int which, const char *value, int remote);
 
@@ -16,16 +15,6 @@ static int is_given[OPTIONS];
 static int refuses_turns; /* --io-turns=no */
 
 static struct spank_option options[OPTIONS] = {
-	[IO_PATTERN] = { "io-pattern", "PATTERN",
-			 "[sluice] how it writes: owc (creates many files), ws (rewrites "
-			 "and flushes), aw (appends one stream), read, metadata, none",
-			 1, IO_PATTERN, check },
-	[IO_CHUNK]
-	= { "io-chunk", "SIZE", "[sluice] bytes of a typical read or write, such as 64K", 1,
-	    IO_CHUNK, check },
-	[IO_BYTES]
-	= { "io-bytes", "SIZE", "[sluice] bytes it reads and writes in all, such as 200G",
-	    1, IO_BYTES, check },
 	[IO_DIR] = { "io-dir", "DIR",
 		     "[sluice] make its output directory here; must not exist yet; %j: "
 		     "the job's id",
@@ -43,9 +32,6 @@ static struct spank_option options[OPTIONS] = {
 };
 
 static const char *const remedies[OPTIONS] = {
-	[IO_PATTERN] = "give owc, ws, aw, read, metadata or none",
-	[IO_CHUNK] = "give bytes, or K, M, G or T of them, such as 64K",
-	[IO_BYTES] = "give bytes, or K, M, G or T of them, such as 200G",
 	[IO_DIR] = "give an absolute path of a directory to be made; %j is the job's id",
 	[IO_TURNS] = "give no value, or =no",
 	[IO_PLACE] = "",
@@ -55,19 +41,11 @@ static const char *const remedies[OPTIONS] = {
 static int
 is_valid (int which, const char *value)
 {
-	uint32_t pattern;
-	uint64_t bytes;
-
 	switch (which) {
 	case IO_TURNS:
 		/* To the steps of a script Slurm hands a missing value on as text. */
 		return !value || !*value || strcmp (value, "(null)") == 0
 		       || strcmp (value, "no") == 0;
-	case IO_PATTERN:
-		return sluice_hint_pattern (value, &pattern) == 0;
-	case IO_CHUNK:
-	case IO_BYTES:
-		return sluice_hint_bytes (value, &bytes) == 0;
 	case IO_DIR:
 		return io_dir_parse (value, UINT32_MAX, NULL) == 0;
 	default:

@@ -3,7 +3,7 @@
  *
  * Slurm itself carries them to job_submit, as entries of spank_job_env:
  *
- *   _SLURM_SPANK_OPTION_sluice_io_chunk=64K
+ *   _SLURM_SPANK_OPTION_sluice_io_turns=no
  *
  * and to every step of the job. A wrong value is the user's own mistake: the
  * command says so and ends, as for Slurm's own options. On the remote side the

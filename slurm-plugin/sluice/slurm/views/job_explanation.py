@@ -69,7 +69,6 @@ def story(facts: Facts) -> Iterator[Part]:
     else:
         decision = record["decision"]
         yield from _what_was_known(decision, facts["evidence"])
-        yield from _hints(record["submission"]["hints"], decision["prediction"])
         for review in facts["reviews"]:
             yield f"  Review: {line_of(review)}."
         yield from _who_was_writing(decision)
@@ -142,30 +141,6 @@ def _what_was_known(decision: Facts, evidence: Facts) -> Iterator[Part]:
     klass = prediction["klass"]
     if klass != "none" or decision["action"] == "leave":
         yield f"    Class {klass}: {sentence('class', klass)}."
-
-
-def _hints(hints: Facts, prediction: Facts) -> Iterator[Part]:
-    """Tell what the user said of the job, and how far it counted."""
-    said = (
-        ("pattern", hints["pattern"] != "unknown", f"pattern {hints['pattern']}"),
-        ("chunk", hints["chunk_bytes"], f"chunks of {bytes_text(hints['chunk_bytes'])}"),
-        ("total", hints["total_bytes"], f"{bytes_text(hints['total_bytes'])} in all"),
-    )
-    given = {kind: text for kind, is_given, text in said if is_given}
-    if not given:
-        return
-    yield f"  The user said: {', '.join(given.values())}."
-    ignored = [text for kind, text in given.items() if kind not in prediction["hinted"]]
-    if prediction["hinted"]:
-        yield (
-            "    The prediction follows that as far as half and double of the user's earlier runs"
-            f"{', except ' + ', '.join(ignored) if ignored else ''}."
-        )
-    else:
-        yield (
-            "    That did not count: hints need UserHints=1, and earlier runs of the user's own\n"
-            "    in which the same thing was measured."
-        )
 
 
 def _logs(evidence: Facts) -> Iterator[Part]:
