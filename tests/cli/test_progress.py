@@ -17,7 +17,6 @@ LONG = {
     "backtest": (["model", "score", "--backtest"], "jobs"),
     "train": (["model", "train"], "learning"),
     "score": (["model", "score"], "scoring"),
-    "diff": (["model", "diff"], "deciding again"),
     "assess": (["site", "assess", "--no-levers"], "reading the history"),
     "interference": (["site", "interference"], "reading the history"),
     "top": (["history", "top", "harmful"], "reading the history"),

@@ -218,7 +218,7 @@ def test_where_a_site_wants_that_a_new_model_waits_until_somebody_publishes_it(s
         assert (store.models.model_in_use(), store.models.model_waiting()) == (1, 2)
     environment = {"SLUICE_CONF": str(site.config), "SLUICE_HISTORY": None}
     told = CliRunner().invoke(main, ["status"], env=environment).stdout
-    assert "model 2 waits to be put into use: `sluice model diff 2`" in told
+    assert "model 2 waits to be put into use: `sluice model publish 2`" in told
     shown = CliRunner().invoke(main, ["model", "publish", "2"], env=environment)
     assert shown.exit_code == 0, shown.output
     assert again.poll()

@@ -66,7 +66,6 @@ DAILY = (
 MODEL = (
     Verb("train", "Learn from the history what jobs will do.", "model.train"),
     Verb("publish", "Write the bundle that slurmctld loads.", "model.train", "publish"),
-    Verb("diff", "Say what publishing another model would change.", "model.train", "diff"),
     Verb("list", "List what was trained and published.", "model.models", "list_"),
     Verb("bundle", "Look into a model bundle.", "model.models", "bundle_"),
     Verb("score", "Compare predictions with what the jobs then did.", "model.score"),

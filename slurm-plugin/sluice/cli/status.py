@@ -294,8 +294,7 @@ def _lines(found: Facts) -> Iterator[tuple[str, str]]:
     if found["model"] and (count := found["model"]["unconfirmed"]):
         yield "", f"{count} {UNCONFIRMED}"
     if waiting := found["model_waiting"]:
-        words = f"`sluice model diff {waiting}`, then `sluice model publish {waiting}`"
-        yield "", f"model {waiting} waits to be put into use: {words}"
+        yield "", f"model {waiting} waits to be put into use: `sluice model publish {waiting}`"
     yield "published", _when(found["published"], now, "") if found["published"] else "nothing yet"
     yield "backlog", _behind(found)
     for reason in found["reasons"]:

@@ -20,8 +20,8 @@ from sluice.cli.common import (
     show_json,
     show_table,
 )
-from sluice.cli.listing import since_option, working
-from sluice.slurm.views.formatting import NOTHING, bytes_text, share_text, time_text
+from sluice.cli.listing import working
+from sluice.slurm.views.formatting import NOTHING, bytes_text, share_text
 
 if TYPE_CHECKING:
     from sluice.cli.common import Published
@@ -87,59 +87,6 @@ def publish(
         show_json(bundle_json(made))
     else:
         click.echo(bundle_line(made))
-
-
-@click.command("diff", short_help="Say what publishing another model would change.")
-@click.argument("version", type=click.IntRange(1), required=False, metavar="[MODEL]")
-@since_option("7d", "Of the jobs that were submitted in this time")
-@files_options
-@json_option
-def diff(version: int | None, since: int, files: Files, *, as_json: bool) -> None:
-    """Say what publishing another model would change.
-
-    The latest jobs are predicted and decided on again, by the bundle in use and by the one that
-    `sluice model publish` would write now: with the model that was trained last or the one with
-    this number, with the settings and the reviews as they stand. Each is decided alongside what
-    ran when it was submitted. Nothing is published.
-
-    A line for each user and job name for which something changes, with the latest job's prediction
-    and decision by either bundle.
-
-    \b
-    Examples:
-        sluice model diff
-        sluice model diff 7 --since 30d
-        sluice model diff --json | jq '.changes[] | select(.decisions > 0)'
-    """
-    from sluice.slurm.model_diff import difference_to
-
-    settings = files.settings()
-    with files.open_history() as store, working("deciding again"):
-        found = difference_to(store, settings, version=version, since=since, now=int(time.time()))
-    if as_json:
-        show_json(found)
-        return
-    click.echo(
-        f"Of {found['jobs']} jobs since {time_text(found['since'])}, {found['predictions']} would "
-        f"be predicted and {found['decisions']} decided differently."
-    )
-    if found["changes"]:
-        show_table(
-            ("user", "name", "jobs", "predicted", "decided", "in use", "then"),
-            [
-                (
-                    *(row["user"], row["name"], row["jobs"], row["predictions"], row["decisions"]),
-                    *(_predicted_and_decided(row[side]) for side in ("before", "after")),
-                )
-                for row in found["changes"]
-            ],
-            least=("jobs",),
-        )
-
-
-def _predicted_and_decided(side: dict[str, Any]) -> str:
-    moved = f"{bytes_text(side['write_bytes'])} written, {bytes_text(side['read_bytes'])} read"
-    return f"{side['pattern']}, {moved}, {side['confidence']:.2f}: {side['action']}"
 
 
 SHOWN = 30  # entries of the table, unless all are asked for
