@@ -123,6 +123,7 @@ def run(*words: str) -> str:
 def test_assess_and_report_advise_the_same(answers):
     assert answers.report["advice"] == answers.assess["advice"]
     assert answers.report["levers_that_pay"] == answers.assess["levers_that_pay"]
+    assert answers.report["placement"] == answers.assess["placement"]
     assert answers.report["stake"]["lost"] == pytest.approx(answers.assess["lost"])
     (text,) = {answers.report["advice"]["text"], answers.assess["advice"]["text"]}
     assert text[1:] in answers.texts[1]

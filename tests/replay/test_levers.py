@@ -8,7 +8,7 @@ from history_rows import a_job, a_log, a_profile
 
 from sluice.cli.main import main
 from sluice.history_db.store import Store
-from sluice.sim.replay.levers import LAWS, LEVERS, replays
+from sluice.sim.replay.levers import LAWS, LEVERS
 
 JOBS = 60
 NUMBERS = {
@@ -93,7 +93,3 @@ def test_jobs_of_several_clusters_are_not_replayed_and_that_is_said(history, tmp
         store.jobs.upsert_jobs([job(1, start=1_000_000, end=1_000_600, cluster="second")])
     said = ask(other, "--bandwidth", "1G", "--draws", "0")
     assert "What levers would bring is not known" in said
-
-
-def test_as_many_replays_are_announced_as_are_made():
-    assert replays(tuple(LAWS), 0) == 2 * (len(LEVERS) + 1)

@@ -555,6 +555,21 @@ class ServerCount:
 
 
 @dataclass(frozen=True, slots=True)
+class TargetCounts:
+    """What all counts of the servers come to by target."""
+
+    targets: int
+    """That have any."""
+    bytes: float
+    busiest: float
+    """Bytes of the target that moved most in each time, added up over all times."""
+    seconds: float
+    """That a count lasts in the mean."""
+    best_rate: float
+    """B/s of a target in its best time, in the mean of targets."""
+
+
+@dataclass(frozen=True, slots=True)
 class PlacedRun:
     """A run of a program by a job, of which it is known where its files were."""
 

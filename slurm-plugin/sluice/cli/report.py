@@ -140,6 +140,7 @@ def _levers(facts: Facts, settings: Config, files: Files, draws: int) -> Levers 
         files,
         settings,
         bandwidth=facts["stake"]["bandwidth"],
+        bandwidth_from=facts["stake"]["bandwidth_from"],
         laws=facts["laws"],
         draws=draws,
     )

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sluice.cli.common import coverage_text
-from sluice.cli.site.levers import LEVERS, lever_rows, levers_sentence
+from sluice.cli.site.levers import (
+    LEVERS,
+    lever_rows,
+    levers_sentence,
+    placement_sentences,
+)
 from sluice.slurm.views.formatting import (
     NOTHING,
     amount_text,
@@ -70,6 +75,8 @@ def sections(facts: Facts, levers: Levers | str | None) -> Iterator[Section]:
             yield Section("What the holdout does not show", [_in_vain(facts["held_out_in_vain"])])
     if "stake" in facts:
         yield from _replayed(levers)
+    if facts.get("stake"):
+        yield Section("What placement would bring", list(placement_sentences(levers)))
 
 
 def advice_text(verdict: Facts) -> str:

@@ -14,6 +14,7 @@ from sluice.history_db.records import (
     ObservedInterference,
     PlacedRun,
     ServerCount,
+    TargetCounts,
     TargetProbe,
 )
 from sluice.history_db.sql import marks
@@ -144,6 +145,25 @@ class Interference(Tables):
             [start, end],
         )
         return list(starmap(ServerCount, rows))
+
+    def lustre_targets(self) -> int:
+        """Return how many targets Lustre has, as far as logs name them; 0: they name none."""
+        numbers = self._db.rows("SELECT max(value) FROM logs, json_each(logs.osts)")[0][0]
+        most = self._db.rows("SELECT max(targets) FROM profiles")[0][0]
+        return max(0 if numbers is None else numbers + 1, int(most or 0))
+
+    def target_counts(self) -> TargetCounts:
+        """Return what the servers counted in all, and how unevenly."""
+        moved, most, seconds = self._db.rows(
+            "SELECT total(moved), total(most), avg(seconds) FROM (SELECT "
+            "sum(read_bytes + write_bytes) AS moved, max(read_bytes + write_bytes) AS most, "
+            "avg(seconds) AS seconds FROM server_counts GROUP BY start)"
+        )[0]
+        targets, best = self._db.rows(
+            "SELECT count(*), avg(best) FROM (SELECT max((read_bytes + write_bytes) / seconds) "
+            "AS best FROM server_counts GROUP BY target)"
+        )[0]
+        return TargetCounts(targets, moved, most, seconds or 0.0, best or 0.0)
 
     def target_probes(self, *, since: int) -> list[TargetProbe]:
         """Return the probes of a time on, the oldest first."""

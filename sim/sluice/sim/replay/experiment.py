@@ -26,7 +26,13 @@ from sluice.sim.engine import (
 )
 from sluice.sim.policies.policies import Options
 from sluice.sim.replay.compare import Draw
-from sluice.sim.storage.mean_field import BY_REQUEST, DISCRETE_EVENT, MEAN_FIELD, storage_for
+from sluice.sim.storage.mean_field import (
+    BY_REQUEST,
+    DISCRETE_EVENT,
+    MEAN_FIELD,
+    configuration,
+    storage_for,
+)
 from sluice.sim.trace import lublin
 from sluice.sim.trace.machine import SLURM, one_pool, parse_site, site_of
 from sluice.sim.trace.profiles import (
@@ -164,6 +170,26 @@ class Experiment:
             *("sharing", "storage_model", "storage", "spread"),
         )
         return replace(self, **{name: getattr(fresh, name) for name in (*of_jobs, *of_storage)})
+
+    def writing(self, bandwidth: float, speed: float = 1.0) -> Experiment:
+        """Return the experiment on as many usual targets as write so many B/s.
+
+        Single targets keep their number, and links carry what theirs write. speed: of the metadata
+        server, over the usual one.
+        """
+        usual = configuration()
+        targets = max(self.lanes, round(bandwidth / usual.target_bandwidth))
+        if self.placement is not None and self.targets is not None:
+            targets = self.targets
+        numbers = {
+            "target_bandwidth": bandwidth / targets,
+            "metadata_rate": usual.metadata_rate * speed,
+        }
+        if self.placement is not None:
+            times = numbers["target_bandwidth"] / usual.target_bandwidth
+            numbers["server_bandwidth"] = usual.server_bandwidth * times
+        told = tuple((name, f"{number:g}") for name, number in numbers.items())
+        return replace(self, targets=targets, storage=told)
 
     def draw(self, repetition: int = 0) -> Draw:
         """Return all that a replay needs; other seeds and other storage in each repetition."""

@@ -6,7 +6,8 @@ does not describe the site, and what levers would bring is not known.
 
 Turns order the bursts of running jobs; delays and lanes keep jobs apart; a plain cap lets only so
 many I/O-heavy jobs run at a time, and needs no model. Each is replayed on the same jobs, in the
-same storage, with and without.
+same storage, with and without. Those of placement are replayed on single targets, which are as fast
+as lets the jobs lose the same there.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ import numpy as np
 from sluice.interference.calibrate.servers import FAIR, FIRST_COME, disciplines
 from sluice.policies.structs import View, new
 from sluice.sim.policies.policies import POLICIES, Policy, with_options
+from sluice.sim.replay import site_placement
 from sluice.sim.replay.compare import PLAIN, compare, in_order
 from sluice.sim.replay.experiment import Experiment
 from sluice.sim.replay.figures import fairness
 from sluice.sim.replay.io_replay import replay_with_io
-from sluice.sim.storage.mean_field import configuration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from sluice.history_db.store import Store
     from sluice.policies.core import Config
     from sluice.sim.replay.compare import Comparison, Draw, Interval
+    from sluice.sim.replay.site_placement import SitePlacement
 
 LAWS = {"fifo": FIRST_COME, "jobs": FAIR}
 """How servers may divide themselves: Storage.sharing, and what a calibration calls it."""
@@ -68,8 +70,8 @@ LEVERS: Mapping[str, Policy] = {
     "a cap on I/O-heavy jobs": POLICIES["two-groups"],
 }
 """The ways to make jobs lose less."""
-NEED_SLUICE = frozenset(LEVERS) - {"a cap on I/O-heavy jobs"}
-"""The others need a licence in slurm.conf, and no Sluice."""
+NEED_SLUICE = (frozenset(LEVERS) - {"a cap on I/O-heavy jobs"}) | set(site_placement.NEED_SLUICE)
+"""The others need a licence in slurm.conf, a stripe count or a pool, and no Sluice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,11 @@ class SiteStorage:
     @property
     def fits(self) -> bool:
         return self.times_off <= FITS
+
+    @property
+    def exaggerates(self) -> bool:
+        """Whether the jobs lose more in the replay than what can be error."""
+        return not self.fits and self.replayed > self.measured
 
     @property
     def times_off(self) -> float:
@@ -124,7 +131,7 @@ class Worth:
     """What one lever came to under one law of the servers. Slot-hours, seconds."""
 
     lever: str
-    """A key of LEVERS."""
+    """A key of LEVERS, or of the levers of a SitePlacement."""
     law: str
     """A key of LAWS."""
     saved: float
@@ -141,12 +148,15 @@ class Worth:
     """Mean wait of all jobs."""
     wait_more: float
     """By how much that is longer with it."""
+    is_at_most: bool = False
+    """Whether it saves that only where creates of others disturb the allocator: not known."""
 
     @property
     def pays(self) -> bool:
         """Whether it saves more than its waits cost, in other draws too, and waits stay."""
         least = self.saved if self.saved_interval is None else self.saved_interval.low
-        return least > 0 and self.saved > self.price and self.wait_more <= COSTS * self.wait
+        is_worth_its_waits = self.saved > self.price and self.wait_more <= COSTS * self.wait
+        return not self.is_at_most and least > 0 and is_worth_its_waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,13 +188,17 @@ class Levers:
     users: tuple[dict[str, Any], ...]
     """Gains and losses where jobs are delayed, as `figures.fairness` has it, by the first law;
     those with most jobs first."""
+    placement: SitePlacement
+    on_targets: tuple[SiteStorage, ...]
+    """Single targets, one a law. Where jobs lose less on them, what placement saves is a part of
+    what they lost; where one of them exaggerates, placement is not replayed."""
 
     @property
     def that_pay(self) -> tuple[str, ...]:
-        """Names of those that pay under each law, in the order of LEVERS."""
+        """Names of those that pay under each law, in their order."""
         return tuple(
             lever
-            for lever in LEVERS
+            for lever in dict.fromkeys(worth.lever for worth in self.worths)
             if all(worth.pays for worth in self.worths if worth.lever == lever)
         )
 
@@ -203,21 +217,7 @@ def experiment_of(history: Path, settings: Config, *, bandwidth: float) -> Exper
         lanes=max(2, lanes),
         options=(("max_delay", f"{policy.max_delay:g}"), ("wait_price", f"{policy.wait_price:g}")),
     )
-    return _writing(plain, bandwidth)
-
-
-def _writing(experiment: Experiment, bandwidth: float, speed: float = 1.0) -> Experiment:
-    """Return the experiment on as many usual targets as write so many B/s.
-
-    speed: of the metadata server, over the usual one.
-    """
-    usual = configuration()
-    targets = max(experiment.lanes, round(bandwidth / usual.target_bandwidth))
-    numbers = {
-        "target_bandwidth": f"{bandwidth / targets:g}",
-        "metadata_rate": f"{usual.metadata_rate * speed:g}",
-    }
-    return replace(experiment, targets=targets, storage=tuple(numbers.items()))
+    return plain.writing(bandwidth)
 
 
 def fitted(experiment: Experiment, law: str, *, bandwidth: float | None) -> SiteStorage:
@@ -235,7 +235,7 @@ def fitted(experiment: Experiment, law: str, *, bandwidth: float | None) -> Site
 
     def replayed(doublings: float) -> SiteStorage:
         speed = 2.0**doublings
-        asked = _writing(experiment, first * speed, speed)
+        asked = experiment.writing(first * speed, speed)
         return SiteStorage(
             law,
             asked,
@@ -249,7 +249,9 @@ def fitted(experiment: Experiment, law: str, *, bandwidth: float | None) -> Site
     best = replayed(0.0)
     at, step = 0.0, 1.0 if best.replayed > best.measured else -1.0
     is_slow_at_first, is_beyond = step > 0, False
-    for _ in range(REACH + REFINEMENTS if is_measured.any() else 0):
+    # On single targets a job loses no more where each is slower than the site's are: it fills them.
+    is_bound = experiment.placement is not None and not is_slow_at_first
+    for _ in range(REACH + REFINEMENTS if is_measured.any() and not is_bound else 0):
         if best.times_off <= NEAR or abs(at + step) > REACH:
             break
         found = replayed(at + step)
@@ -283,13 +285,15 @@ def measured_laws(store: Store) -> tuple[str, ...]:
     return tuple(law for law, verdict in LAWS.items() if verdicts == {verdict}) or tuple(LAWS)
 
 
-def replays(laws: Sequence[str], repeats: int) -> int:
-    """Return how many replays `levers` makes."""
-    return len(laws) * (1 + repeats) * len({PLAIN, *LEVERS})
+def replays(laws: Sequence[str], repeats: int, placement: SitePlacement) -> int:
+    """Return how many replays `levers` makes at most."""
+    of_placement = 0 if placement.experiment is None else len({PLAIN, *placement.levers})
+    return len(laws) * (1 + repeats) * (len({PLAIN, *LEVERS}) + of_placement)
 
 
 def levers(
     experiment: Experiment,
+    placement: SitePlacement,
     *,
     bandwidth: float,
     laws: Sequence[str] = tuple(LAWS),
@@ -301,32 +305,51 @@ def levers(
 
     bandwidth: B/s, the first that `fitted` tries. Raises MisfitError.
     """
-    experiment.draw()  # what the laws have in common is kept
-    storages = tuple(
-        in_order(
-            laws, lambda law, _watch: fitted(experiment, law, bandwidth=bandwidth), workers=workers
+
+    def fitted_to(asked: Experiment) -> tuple[SiteStorage, ...]:
+        asked.draw()  # what the laws have in common is kept
+        found = in_order(
+            laws, lambda law, _watch: fitted(asked, law, bandwidth=bandwidth), workers=workers
         )
-    )
+        return tuple(found)
+
+    def compared(storage: SiteStorage, some: Mapping[str, Policy]) -> Comparison:
+        return compare(
+            storage.experiment.draw,
+            tuple(some),
+            repeats=repeats,
+            workers=workers,
+            known={PLAIN: POLICIES[PLAIN], **some},
+            advance=advance,
+        )
+
+    storages = fitted_to(experiment)
     if not all(one.fits for one in storages):
         raise MisfitError(storages)
     worths: list[Worth] = []
     lost = {}
     users: list[dict[str, Any]] = []
     for storage in storages:
-        law = storage.law
-        found = compare(
-            storage.experiment.draw,
-            tuple(LEVERS),
-            repeats=repeats,
-            workers=workers,
-            known={PLAIN: POLICIES[PLAIN], **LEVERS},
-            advance=advance,
-        )
-        lost[law] = found.value(PLAIN, "lost_slot_hours") or 0.0
+        found = compared(storage, LEVERS)
+        lost[storage.law] = found.value(PLAIN, "lost_slot_hours") or 0.0
         users = users or fairness(found.outcomes[DELAYS], found.outcomes[PLAIN], "user")
-        worths += [_worth(found, lever, law) for lever in LEVERS]
+        worths += [_worth(found, lever, storage.law) for lever in LEVERS]
+    on_targets = () if placement.experiment is None else fitted_to(placement.experiment)
+    for storage in () if any(one.exaggerates for one in on_targets) else on_targets:
+        found = compared(storage, placement.levers)
+        of_law = [_worth(found, lever, storage.law) for lever in placement.levers]
+        worths += [replace(one, is_at_most=placement.is_at_most) for one in of_law]
     bursts = _bursts(storages[0].experiment.draw())
-    return Levers(storages, tuple(worths), bursts, lost, storages[0].slot, tuple(users))
+    return Levers(
+        storages,
+        tuple(worths),
+        bursts,
+        lost,
+        storages[0].slot,
+        tuple(users),
+        placement,
+        on_targets,
+    )
 
 
 def _worth(found: Comparison, lever: str, law: str) -> Worth:

@@ -174,6 +174,8 @@ class Profiles:
     """Seconds from a burst to the next, one a job; 0 and None: as its kind has it."""
     lost: NDArray[np.float64] | None = None
     """Seconds that each job's own run lost to others, by its I/O time; NaN: not measured."""
+    names: tuple[str, ...] = ()
+    """Programs that kinds are runs of, with their users; empty: kinds of no program."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", Kinds.of(self.kinds))
@@ -242,6 +244,7 @@ def history_profiles(store: Store, replayable: Replayable) -> tuple[Profiles, ND
     runs = {run.log_id: run for run in store.runs.runs(logs)}
     nothing = no_profiles(len(replayable.rows))
     kinds: list[Mapping[str, Any]] = list(nothing.kinds)
+    names = [""] * len(kinds)
     kind, io_share = nothing.kind, nothing.io_share
     known, lost = np.zeros(len(kind), bool), np.full(len(kind), np.nan)
     for job in undisturbed(finished_jobs(runs.values())):
@@ -249,9 +252,10 @@ def history_profiles(store: Store, replayable: Replayable) -> tuple[Profiles, ND
         if row is not None:
             kind[row], io_share[row], known[row] = len(kinds), _io_share(job), True
             kinds.append(profile_members(job.profile))
+            names.append(f"{job.stem or 'unnamed'} ({job.user or job.uid})")
             if job.disturbance is not None:
                 lost[row] = min(job.disturbance.lost(), job.end - job.start)
-    return Profiles(tuple(kinds), kind, io_share, lost=lost), known
+    return Profiles(tuple(kinds), kind, io_share, lost=lost, names=tuple(names)), known
 
 
 def measured_profiles(store: Store, workload: Workload, *, seed: int = 1) -> Profiles:
@@ -291,6 +295,7 @@ def where_known(known: NDArray[np.bool_], told: Profiles, otherwise: Profiles) -
         (*otherwise.nodes_of_kinds, *told.nodes_of_kinds),
         None if otherwise.period is None else np.where(known, 0.0, otherwise.period),
         told.lost,
+        (*[""] * len(otherwise.kinds), *told.names) if told.names else (),
     )
 
 

@@ -28,6 +28,7 @@ from sluice.cli.site.levers import (
     lever_rows,
     levers_json,
     levers_sentence,
+    placement_sentences,
     replayed_levers,
 )
 from sluice.slurm.views.formatting import (
@@ -84,7 +85,9 @@ def command(
     jobs that matter, the losses of so many are computed, and stand for all.
 
     Where something is at stake, the last 10,000 jobs are replayed under each lever: turns, delays,
-    lanes, and a plain cap on I/O-heavy jobs. A lever pays where it saves more than its waits cost
+    lanes, a plain cap on I/O-heavy jobs, and placement of new files on single targets, for which
+    the number of targets has to be known. Where placement has nothing to gain, it says why. A
+    lever pays where it saves more than its waits cost
     (WaitPrice), in every draw, under each service discipline that the servers may have; a
     calibration tells which one they have.
 
@@ -119,7 +122,12 @@ def command(
         levers = NOT_ASKED
     elif found.is_anything_at_stake:
         levers = replayed_levers(
-            files, settings, bandwidth=grounds.bandwidth, laws=laws, draws=draws
+            files,
+            settings,
+            bandwidth=grounds.bandwidth,
+            bandwidth_from=grounds.bandwidth_from,
+            laws=laws,
+            draws=draws,
         )
     stake, told = found.as_json(), {"coverage": asdict(coverage), **levers_json(levers)}
     advice = lever_advice({**told, "stake": stake})
@@ -129,7 +137,12 @@ def command(
     click.echo(coverage_text(coverage))
     _print(found, grounds, advice)
     if isinstance(levers, Levers):
-        click.echo(f"\n{levers_sentence(levers)}\n")
+        click.echo(f"\n{levers_sentence(levers)}")
+    click.echo()
+    for sentence in placement_sentences(levers):
+        click.echo(sentence)
+    if isinstance(levers, Levers):
+        click.echo()
         show_table(LEVERS, lever_rows(levers))
 
 

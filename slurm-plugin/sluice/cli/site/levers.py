@@ -9,31 +9,59 @@ from typing import TYPE_CHECKING, Any
 from sluice.cli.common import read_config
 from sluice.cli.listing import progress
 from sluice.cli.site.replay_words import cores, fit_text, misfit_text, with_interval
-from sluice.slurm.views.formatting import amount_text, duration_text, share_text
+from sluice.slurm.views.formatting import (
+    amount_text,
+    count_text,
+    duration_text,
+    rate_text,
+    share_text,
+    times_text,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from sluice.cli.common import Files
     from sluice.policies.core import Config
     from sluice.sim.replay.experiment import Experiment
     from sluice.sim.replay.levers import Levers, SiteStorage
+    from sluice.sim.replay.site_placement import SitePlacement
 
 NOT_ASKED = "--no-levers was given"
+NOT_AT_STAKE = "nothing is at stake"
 
 
 def replayed_levers(
-    files: Files, settings: Config, *, bandwidth: float, laws: Sequence[str], draws: int
+    files: Files,
+    settings: Config,
+    *,
+    bandwidth: float,
+    bandwidth_from: str,
+    laws: Sequence[str],
+    draws: int,
 ) -> Levers | str:
     """Replay the last jobs of a site under each lever; a text: why they cannot be."""
+    from sluice.interference.cost import FASTEST_RUN
     from sluice.sim.engine import SimError
     from sluice.sim.replay.levers import MisfitError, experiment_of, levers, replays
+    from sluice.sim.replay.site_placement import site_placement
+    from sluice.slurm.doctor.site_discovery import own_allocator
 
     try:
         experiment = experiment_of(files.history, settings, bandwidth=bandwidth)
-        with progress("replays", lambda: replays(laws, draws)) as (_, advance):
+        with files.open_history(read_only=True) as store:
+            placement = site_placement(
+                experiment,
+                store,
+                settings,
+                bandwidth=bandwidth,
+                is_told=bandwidth_from != FASTEST_RUN,
+                own_allocator=own_allocator(),
+            )
+        with progress("replays", lambda: replays(laws, draws, placement)) as (_, advance):
             return levers(
                 experiment,
+                placement,
                 bandwidth=bandwidth,
                 laws=laws,
                 repeats=draws,
@@ -74,6 +102,10 @@ def levers_json(found: Levers | str | None) -> dict[str, Any]:
             "levers_that_pay": [],
             "levers_of_sluice_that_pay": [],
             "storages": [],
+            "placement": {
+                "nothing_to_gain": "not_at_stake" if found is None else None,
+                "why": NOT_AT_STAKE if found is None else None,
+            },
         }
     worths = [{**asdict(worth), "pays": worth.pays} for worth in found.worths]
     return {
@@ -85,6 +117,11 @@ def levers_json(found: Levers | str | None) -> dict[str, Any]:
         "levers_hang_on": asdict(found.bursts),
         "lost_slot_hours": found.lost,
         "delays_by_user": list(found.users),
+        "placement": {
+            **found.placement.as_json(),
+            "why": nothing_to_gain(found.placement) or None,
+            "storages": [one.as_json() for one in found.on_targets],
+        },
     }
 
 
@@ -104,6 +141,89 @@ def levers_sentence(found: Levers) -> str:
     )
 
 
+def nothing_to_gain(found: SitePlacement) -> str:
+    """Say why placement has nothing to gain; empty: it may have."""
+    from sluice.sim.replay import site_placement as reasons
+
+    targets = count_text(found.targets, "target")
+    return {
+        "": "",
+        reasons.UNKNOWN: "how many targets the storage has is not known; lanes of the "
+        "configuration, servers' counts, or Lustre's records in logs tell",
+        reasons.ONE: "the storage has one target",
+        reasons.TOO_MANY: f"the storage has {targets}, more than placement knows",
+        reasons.OWN_ALLOCATOR: f"{found.own_allocator} spreads new files over its servers itself",
+        reasons.NO_IO: "no job of the last has I/O",
+        reasons.ALL_TARGETS: f"output goes to all {targets}, or to more than half of them",
+        reasons.UNDISTURBED: "the file system gives new files targets in turn, and by logs too "
+        f"few other files are created during a burst to disturb that: "
+        f"{amount_text(found.creates or 0.0)}, on {targets}",
+        reasons.EVENLY: f"the load of {targets} is even: the busiest has "
+        f"{times_text(found.busiest or 1.0)} the mean",
+        reasons.LINKS_FULL: f"links are full before targets: these moved "
+        f"{rate_text(found.own_rate)}, each in its best time",
+    }[found.nothing]
+
+
+def placement_sentences(levers: Levers | str | None) -> Iterator[str]:
+    """Say what is known of targets, and the cheap remedies."""
+    if levers is None:
+        yield f"Placement has nothing to gain: {NOT_AT_STAKE}."
+        return
+    if isinstance(levers, str):
+        yield f"What placement would bring is not known: {levers}."
+        return
+    from sluice.sim.replay.site_placement import TWICE
+
+    found = levers.placement
+    if found.nothing:
+        yield f"Placement has nothing to gain: {nothing_to_gain(found)}."
+        return
+    targets = count_text(found.targets, "target")
+    yield f"Placement: {targets} ({found.targets_from}); {_used(found)}."
+    if found.busiest is not None:
+        yield f"By servers' counts, the busiest target moves {times_text(found.busiest)} the mean."
+    if misfits := [one for one in levers.on_targets if one.exaggerates]:
+        yield f"What placement would bring is not known: {misfit_text(misfits[0])}."
+        return
+    if found.is_at_most:
+        yield (
+            "Logs do not show creates of others that disturb the file system's own choice of "
+            "targets: placement saves at most what its rows say, and nothing where that choice "
+            "is undisturbed."
+        )
+    else:
+        yield (
+            f"By logs, others create {amount_text(found.creates or 0.0)} files during a burst, "
+            "which disturbs the file system's own choice of targets."
+        )
+    names = [one.removeprefix(TWICE) for one in found.levers if one.startswith(TWICE)]
+    yield (
+        f"Slower than their targets: {', '.join(names)}. Striped over twice as many, they leave "
+        "each of them room for others."
+        if names
+        else "No program is known to be slower than its targets."
+    )
+    if found.big_writers:
+        yield (
+            f"Big writers: {', '.join(found.big_writers)}. Files of others do not move the pointer "
+            "of Lustre's allocator in a pool of their own."
+        )
+    for one in levers.on_targets:
+        fit = fit_text(one)
+        yield f"With single targets, {fit[0].lower()}{fit[1:]}"
+
+
+def _used(found: SitePlacement) -> str:
+    if found.used is None:
+        return "how many of them programs use is not known, and their rates stand in"
+    used = found.used
+    return (
+        f"half of the I/O is of programs on at most {used.median:g} of them, "
+        f"all on {used.least:g} to {used.most:g}"
+    )
+
+
 LEVERS = ("servers", "lever", "saved", "of what can be", "delayed", "mean wait", "pays")
 """Headings of `lever_rows`."""
 
@@ -119,7 +239,7 @@ def lever_rows(found: Levers) -> list[tuple[str, ...]]:
             share_text(worth.share),
             amount_text(worth.held),
             f"{worth.wait_more:+.0f} s",
-            "yes" if worth.pays else "no",
+            "yes" if worth.pays else "not known" if worth.is_at_most else "no",
         )
         for worth in found.worths
     ]

@@ -74,6 +74,13 @@ def named(lanes: Sequence[FoundLane]) -> tuple[FoundLane, ...]:
     return tuple(replace(lane, name=f"sl{i}") for i, lane in enumerate(lanes[:MOST_LANES]))
 
 
+def own_allocator(mounts: Path = MOUNTS) -> str:
+    """Return the name of a file system that spreads new files by itself; empty: none is alone."""
+    kinds = {line.split()[2] for line in mounts.read_text(errors="replace").splitlines()}
+    others = kinds & {"lustre", "beegfs", "gpfs"}
+    return "MooseFS" if kinds & MOOSEFS and not others else ""
+
+
 def directories(places: Sequence[Path]) -> Storage:
     """Return a lane for each directory. Raises OSError or ValueError where that cannot be."""
     devices = [place.stat().st_dev for place in places]
@@ -113,12 +120,13 @@ def of_beegfs(_device: str, place: str, kind: str) -> list[FoundLane]:
 
 def of_moosefs(_device: str, place: str, kind: str) -> list[FoundLane]:
     """Return the storage classes of `mfsscadmin` that a site made: each counts as one target."""
-    if kind not in {"fuse.mfs", "fuse.moosefs"} and not _device.startswith("mfs"):
+    if kind not in MOOSEFS and not _device.startswith("mfs"):
         return []
     names = answer("mfsscadmin", place, "list").split()
     return [FoundLane(name, targets=1) for name in names if not name.isdigit()]
 
 
+MOOSEFS = frozenset({"fuse.mfs", "fuse.moosefs"})
 READERS: tuple[Callable[[str, str, str], list[FoundLane]], ...] = (of_lustre, of_beegfs, of_moosefs)
 
 
