@@ -160,8 +160,9 @@ loop: build ## Real programs with co-runners, and what Sluice learns of them nex
 	place=$$(mktemp -d) && chmod 755 $$place && \
 	$(BIN)/python tests/loop/loop.py $$place/loop --seconds $(SECONDS) --seed $(SEED)
 
-docs: core probe turns ## Regenerate the command reference and the man pages
+docs: core probe turns ## Write the command reference and the man pages, and build the site in build/html
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/site.py $(BUILD)/html
 
 patterns: core ## Train anew the classifier of patterns that ships
 	$(BIN)/python tests/lab/shipped_patterns.py tests/data/darshan/index.csv \

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -261,3 +262,25 @@ def test_no_two_test_files_share_a_name():
     """`make acceptance` imports all of them by it."""
     names = [path.name for path in ROOT.glob("tests/*/test_*.py")]
     assert len(names) == len(set(names))
+
+
+def test_the_site_has_every_page_a_search_and_nothing_from_elsewhere(tmp_path):
+    """`make docs` builds it; Sphinx warns of nothing, and no page loads from another host."""
+    command = [sys.executable, ROOT / "docs/site.py", tmp_path / "html"]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (built.returncode, built.stdout + built.stderr) == (0, "")
+    named = {str(page.relative_to(tmp_path / "html")) for page in (tmp_path / "html").rglob("*")}
+    pages = [*ROOT.glob("docs/[egr]*/*.md"), *ROOT.glob("docs/man/*")]
+    for page in pages:
+        assert re.sub(r"\.md$", "", str(page.relative_to(ROOT / "docs"))) + ".html" in named
+    assert "searchindex.js" in named
+    loads = (
+        r"<(?:script|link|img|iframe)\b[^>]*(?:src|href)=[\"'](?:https?:)?//"
+        r"|@import|url\([\"']?http"
+    )
+    assert not [
+        name
+        for name in named
+        if name.endswith((".html", ".css"))
+        and re.search(loads, (tmp_path / "html" / name).read_text())
+    ]

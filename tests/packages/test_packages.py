@@ -22,6 +22,7 @@ BUILDS = (
     *("build-essential", "debhelper", "dh-python", "rpm", "ca-certificates", "mount"),
     *("libdeflate-dev", "libmunge-dev", "libslurm-dev"),
     *("python3-cffi", "python3-click", "python3-dev", "python3-pip", "python3-setuptools"),
+    *("furo", "python3-myst-parser", "python3-sphinx"),
 )
 SLURM = ("slurmctld", "slurmd", "slurm-client", "munge", "mount")  # mount: to enter the root
 NAMES = ("sluice", "sluice-tools", "sluice-plugins", "sluice-node")
