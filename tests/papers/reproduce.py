@@ -36,7 +36,7 @@ def show(verdict: Verdict) -> None:
     print(f"\n{figure.name}  {figure.title}: {verdict.words}\n  {figure.why}")
     for row in verdict.rows:
         differs = "" if row.agrees else "  differs"
-        print(f"  {row.what:60} {row.published:>16} {row.model:8.2f}{differs}")
+        print(f"  {row.what:66} {row.published:>16} {row.model:8.2f}{differs}")
 
 
 def main(names: list[str]) -> None:
