@@ -2,6 +2,7 @@
 
     python tests/bench/prediction_bench.py rows [RUNS] [SEEDS]
     python tests/bench/prediction_bench.py parts [RUNS] [SEEDS]
+    python tests/bench/prediction_bench.py directories [RUNS] [SEEDS]
     python tests/bench/prediction_bench.py others [RUNS] [SEEDS]
     python tests/bench/prediction_bench.py speed [RUNS]
 
@@ -9,10 +10,11 @@ The runs are made up (`made_users`): users keep an input and switch it under one
 vary, drift. `rows` predicts each run from those that had ended two minutes, an hour or a day
 before, and decides on it next to those that ran: `decided` is the share of all on which Sluice did
 not abstain, `matter` that of those with 2 % of I/O; then, by habit, those that had ended two
-minutes before. `parts` takes one part of the
-learning away at a time. `others` asks jobs that merely resemble a run: a forest over size, name,
-user and account, and the commonest pattern of the account. `speed` times the backtest of 50,000
-runs. Three in ten runs are only learned from.
+minutes before. `parts` takes one part of the learning away at a time. `directories` reads the
+working directory as one more argument: runs have one for each input that a user keeps, or each
+their own. `others` asks jobs that merely resemble a run: a forest over size, name, user and
+account, and the commonest pattern of the account. `speed` times the backtest of 50,000 runs. Three
+in ten runs are only learned from.
 """
 
 import sys
@@ -68,19 +70,26 @@ def head(title: str, *more: str) -> None:
     print(f"{title:28} {'jobs':>7} {columns}", flush=True)
 
 
-def sites(runs: int, seeds: int) -> Iterator[tuple[dict[tuple[int, ...], str], Past]]:
+def sites(
+    runs: int, seeds: int, directories: str = ""
+) -> Iterator[tuple[dict[tuple[int, ...], str], Past]]:
     """Yield habits by logs, and the runs, of some made-up sites."""
     for seed in range(1, seeds + 1):
-        made = made_users(runs, seed=seed)
+        made = made_users(runs, seed=seed, directories=directories)
         yield {job.logs: habit for habit, job in made}, Past([job for _, job in made], [])
 
 
 def predicted(
-    runs: int, seeds: int, *, known_after: int, arm: type[Deployed] = Deployed
+    runs: int,
+    seeds: int,
+    *,
+    known_after: int,
+    arm: type[Deployed] = Deployed,
+    directories: str = "",
 ) -> list[tuple[str, PastPrediction]]:
     """Predict the runs of some made-up sites; with the habit of each."""
     found = []
-    for habits, past in sites(runs, seeds):
+    for habits, past in sites(runs, seeds, directories):
         items, _ = walk(past, skip=SKIP, known_after=known_after, deployed=arm)
         found += [(habits[item.job.logs], item) for item in items]
     return found
@@ -183,6 +192,18 @@ def show_parts(runs: int, seeds: int) -> None:
             show(arm, judge([item for _, item in found], []))
 
 
+DIRECTORIES = {"": "none known", "input": "one for each input", "run": "one for each run"}
+
+
+def show_directories(runs: int, seeds: int) -> None:
+    head("working directory")
+    for directories, name in DIRECTORIES.items():
+        found = predicted(runs, seeds, known_after=120, directories=directories)
+        show(name, judge([item for _, item in found], []))
+        for habit in ("keeps an input", "names its input"):
+            show(f"  {habit}", judge([item for one, item in found if one == habit], []))
+
+
 class Others(Deployed):
     """Keeps what jobs that merely resemble a run would say of its pattern."""
 
@@ -254,12 +275,24 @@ def show_speed(runs: int) -> None:
 
 def main() -> None:
     what, *numbers = sys.argv[1:] or ["rows"]
-    default = {"rows": (4000, 4), "parts": (2000, 3), "others": (4000, 3), "speed": (50_000, 1)}
+    default = {
+        "rows": (4000, 4),
+        "parts": (2000, 3),
+        "directories": (1500, 2),
+        "others": (4000, 3),
+        "speed": (50_000, 1),
+    }
     runs, seeds = (*map(int, numbers), *default[what][len(numbers) :])
     if what == "speed":
         show_speed(runs)
         return
-    {"rows": show_rows, "parts": show_parts, "others": show_others}[what](runs, seeds)
+    shown = {
+        "rows": show_rows,
+        "parts": show_parts,
+        "directories": show_directories,
+        "others": show_others,
+    }
+    shown[what](runs, seeds)
 
 
 if __name__ == "__main__":

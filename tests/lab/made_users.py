@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import numpy as np
 from finished import finished_job
@@ -65,18 +66,26 @@ class _Use:
     inputs: tuple[float, float] = (0.0, 0.0)
     chosen: float = 0.0
     at: float = 0.0
+    directories: str = ""
+    """`input`, `run`: each of these has one of its own; empty: the user has one."""
 
 
 def made_users(
-    runs: int, *, seed: int = 1, days: float = 365.0, users: int = 0
+    runs: int, *, seed: int = 1, days: float = 365.0, users: int = 0, directories: str = ""
 ) -> list[tuple[str, FinishedJob]]:
-    """Return so many runs with their users' habits, by submission; users: 160 for 50,000 runs."""
+    """Return so many runs with their users' habits, by submission; users: 160 for 50,000 runs.
+
+    directories: `input` or `run`: the working directory tells that of those that keep an input, or
+    every run, as one more word would.
+    """
     random = np.random.default_rng(seed)
     uses = [
         use
         for uid in range(1000, 1000 + (users or max(12, round(160 * math.sqrt(runs / 50_000)))))
         for use in _uses(random, uid)
     ]
+    for use in uses:
+        use.directories = directories
     sessions: list[tuple[str, FinishedJob]] = []
     share = random.lognormal(0.0, 1.2, len(uses))
     counts = np.maximum(1, np.round(runs * share / share.sum())).astype(int)
@@ -152,7 +161,11 @@ def _run(random: Generator, use: _Use, size: int, now: float, since: float) -> F
             volume += use.at
     volume += use.of_size.get(size, use.by_size * math.log(size / use.sizes[0]))
     moved = min(math.exp(volume + random.normal(0, noise)), 2.0**48)
-    return replace(_job(random, use, size, now, moved), arguments=core.arguments_of(f"x a{words}"))
+    arguments = core.arguments_of(f"x a{words}")
+    directory = {"input": use.chosen, "run": now}.get(use.directories, 0.0)
+    if arguments is not None and directory:
+        arguments = replace(arguments, hash=arguments.hash ^ crc32(str(directory).encode()))
+    return replace(_job(random, use, size, now, moved), arguments=arguments)
 
 
 def _job(random: Generator, use: _Use, size: int, now: float, moved: float) -> FinishedJob:
