@@ -125,6 +125,8 @@ def test_assess_and_report_advise_the_same(answers):
     assert answers.report["levers_that_pay"] == answers.assess["levers_that_pay"]
     assert answers.report["placement"] == answers.assess["placement"]
     assert answers.report["stake"]["lost"] == pytest.approx(answers.assess["lost"])
+    lost = answers.report["benefit"]["lost_node_hours"]
+    assert lost == pytest.approx(answers.assess["lost"])
     (text,) = {answers.report["advice"]["text"], answers.assess["advice"]["text"]}
     assert text[1:] in answers.texts[1]
 

@@ -13,8 +13,9 @@ from sluice.policies import core
 from sluice.policies.record import Record, decide
 from sluice.slurm import metrics
 from sluice.slurm.gates.leases import Account, Lease
+from sluice.slurm.gates.snapshot import LaneLoad
 from sluice.slurm.metrics import METRICS, Metrics, Situation, metrics_path
-from sluice.slurm.status import Status
+from sluice.slurm.status import Status, learner_path
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "slurm-plugin/monitoring/sluice.rules.yml"
@@ -114,6 +115,19 @@ def test_the_file_says_what_sluiced_knows(config, situation):
     assert not counted.is_due()
 
 
+def test_loads_of_lanes_and_rates_of_targets_stand_next_to_what_it_brings(config, situation):
+    learned = Status(facts={f"day_{name}_node_hours": 2.5 for name in ("lost", "saved")})
+    learned.write(learner_path(Path(config.history)))
+    loads = [LaneLoad("sl0", 3, 5e8, 1e9), LaneLoad("sl1", 0, 0.0, None)]
+    found = written(Metrics(), config, replace(situation, loads=loads, targets={"OST0001": 7e6}))
+    assert found['sluice_lane_load_bytes_per_second{lane="sl0"}'] == 5e8
+    assert found['sluice_lane_bandwidth_bytes_per_second{lane="sl0"}'] == 1e9
+    assert 'sluice_lane_bandwidth_bytes_per_second{lane="sl1"}' not in found
+    assert found['sluice_target_bytes_per_second{target="OST0001"}'] == 7e6
+    assert found['sluice_lost_node_hours{of="day"}'] == 2.5
+    assert 'sluice_predicted_node_hours{of="day"}' not in found  # not known yet
+
+
 def test_the_longest_poll_is_that_since_the_last_file(config, situation):
     counted = Metrics()
     counted.add_poll(5.0)
@@ -174,3 +188,18 @@ def test_the_dashboard_shows_every_metric_but_no_other():
     board = json.loads(DASHBOARD.read_text())
     asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
     assert metrics_in(" ".join(asked)) == METRICS.keys()
+
+
+def test_the_first_row_of_the_dashboard_is_what_sluice_brings():
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    top = min(panel["gridPos"]["y"] for panel in panels)
+    row = [panel for panel in panels if panel["gridPos"]["y"] == top]
+    asked = metrics_in(" ".join(target["expr"] for panel in row for target in panel["targets"]))
+    assert asked >= {
+        *(f"sluice_{name}_node_hours" for name in ("lost", "predicted", "saved")),
+        "sluice_lane_load_bytes_per_second",
+        "sluice_target_bytes_per_second",
+        "sluice_turns_holds_total",
+    }
+    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels]
+    assert len(set(places)) == len(places)

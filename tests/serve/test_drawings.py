@@ -9,12 +9,32 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from history_rows import a_job, a_log, a_profile
-from served_site import ANNS, CLUSTER, TOKEN, ServedSite
+from served_site import ANNS, CLUSTER, OTHER_TOKEN, TOKEN, ServedSite
 
 from sluice.darshan.bursts import Heatmap, packed
-from sluice.history_db.records import CoRun, HeldBurst
+from sluice.history_db.records import CoRun, HeldBurst, ServerCount
 from sluice.history_db.store import Store
 from sluice.interference.programs import Program
+from sluice.slurm.status import Status, learner_path
+
+BURST = HeldBurst(
+    cluster=CLUSTER,
+    source="a",
+    number=1,
+    job_id=901,
+    nodes=4,
+    first_job=501,
+    first_nodes=4,
+    lane_mask=1,
+    began=0,
+    lasted=40.0,
+    held=10.0,
+    holds=2,
+    bytes=1e9,
+    saving=90.0,
+    is_held=True,
+    ended="turn",
+)
 
 
 @pytest.fixture(scope="module")
@@ -84,24 +104,6 @@ def test_a_job_has_one_timeline_of_what_was_predicted_decided_and_done(tmp_path)
         site.make_busy()
         began = site.now
         site.decide(901, *site.running)
-        burst = HeldBurst(
-            cluster=CLUSTER,
-            source="a",
-            number=1,
-            job_id=901,
-            nodes=4,
-            first_job=501,
-            first_nodes=4,
-            lane_mask=1,
-            began=began + 120,
-            lasted=40.0,
-            held=10.0,
-            holds=2,
-            bytes=1e9,
-            saving=90.0,
-            is_held=True,
-            ended="turn",
-        )
         ran = a_job(
             cluster=CLUSTER,
             job_id=901,
@@ -114,7 +116,7 @@ def test_a_job_has_one_timeline_of_what_was_predicted_decided_and_done(tmp_path)
         moved = Heatmap(60.0, np.array([0.0, 6e9, 0.0]), np.zeros(3))
         with Store(site.history) as store:
             store.jobs.upsert_jobs([ran])
-            store.gates.add_held_bursts([burst])
+            store.gates.add_held_bursts([replace(BURST, began=began + 120)])
             log = a_log(9, uid=ANNS, jobid=901, start=began + 60, end=began + 240)
             log = replace(log, heatmap=packed(began + 60, moved))
             store.runs.add_logs([(log, a_profile(), b"")])
@@ -139,3 +141,40 @@ def test_a_job_has_one_timeline_of_what_was_predicted_decided_and_done(tmp_path)
 
 def test_a_name_from_a_user_stands_as_text_on_a_drawing(ask):
     assert "<script>" not in section(ask("/jobs/701"), "timeline")
+
+
+def test_now_draws_what_lanes_and_targets_did_and_says_what_it_brings(tmp_path):
+    with closing(ServedSite(tmp_path)) as site:
+        site.make_busy()
+        with Store(site.history) as store:
+            store.interference.put_server_counts(
+                [ServerCount("OST0007", site.now - 600.0, 60.0, 0.0, 6e9)]
+            )
+            store.gates.add_held_bursts([replace(BURST, began=site.now - 300, lane_mask=2)])
+        spans, names = ("day", "month"), ("lost", "predicted", "saved")
+        told = {f"{a}_{b}_node_hours": 10.0 * i for i, a in enumerate(spans, 1) for b in names}
+        Status(facts=told).write(learner_path(site.history))
+        client = site.app().test_client()
+
+        def get(path: str, token: str = TOKEN):
+            return client.get(path, headers={"Authorization": f"Bearer {token}"})
+
+        page, hour = get("/now").text, section(get("/now").text, "hour")
+        rows = list(csv.DictReader(io.StringIO(get("/now.csv?table=hour").text)))
+        facts = get("/now.json").json
+        site.tell_privacy(is_private=True)
+        theirs = get("/now.json", OTHER_TOKEN).json, get("/now", OTHER_TOKEN).text
+    assert [row["target"] for row in rows] == ["sl0", "sl1", "OST0007"]
+    by_name = {row["target"]: row for row in rows}
+    assert float(by_name["sl1"]["bursts"]) == 1
+    assert float(by_name["sl0"]["bursts"]) == 0
+    assert float(by_name["OST0007"]["mean"]) == pytest.approx(6e9 / 3600)
+    assert hour.count("<polyline") == 3
+    assert "a burst of 40 s, held 10 s" in hour
+    assert "job 701 waits for 10 min 10 s" in hour
+    for span, hours in (("today", "10"), ("in 30 days", "20")):
+        for name in ("lost", "predicted to be lost", "saved"):
+            assert f"<dt>Node-hours {name} {span}</dt><dd>{hours}" in page
+    assert facts["benefit"]["day_saved_node_hours"] == 10
+    assert theirs[0]["benefit"] is None
+    assert 'id="title-hour"' not in theirs[1]

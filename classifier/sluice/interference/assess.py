@@ -220,7 +220,7 @@ def assess(
         drawn=sum(one.stands_for > 0 for one in members),
         node_hours=sum(map(node_seconds, jobs)) / 3600,
         heavy_node_hours=sum(one.node_seconds for one in members) / 3600,
-        lost=sum(one.lost for one in members) / 3600,
+        lost=found.lost() / 3600,
         interval=_interval(found, model, np.random.default_rng(seed)),
         lost_computing=lost_computing(jobs) / 3600,
         slowdowns=_slowdowns(members),

@@ -230,6 +230,10 @@ class Costs:
     members: list[Member]
     instants: list[Instant]
 
+    def lost(self, *, since: float = -math.inf) -> float:
+        """Return the node-seconds lost by runs that started then or later."""
+        return sum(one.lost for one in self.members if one.job.start >= since)
+
     def between(
         self, name: Callable[[FinishedJob], Hashable], *, since: float = -math.inf
     ) -> dict[tuple[Any, Any], float]:

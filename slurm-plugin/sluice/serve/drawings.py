@@ -15,15 +15,15 @@ from sluice.slurm.views.formatting import share_text, time_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-WIDTH, LEFT, RIGHT, TOP = 720, 110, 14, 10
+WIDTH, LEFT, RIGHT, TOP = 520, 84, 14, 10
 """Of a drawing, and its margins; the names of rows stand on the left."""
-SHORT = 16
+SHORT = 13
 """Characters of a name that have room there."""
 BAR, CURVE, GAP, AXIS = 16, 36, 10, 24
 """Heights of a row's bars and curve, and of what is between and below."""
 STEPS = (60, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 2592000)
 """Seconds between ticks of an axis of time."""
-MOST_TICKS = 6
+MOST_TICKS = 5
 DASHES = ("none", "6 3", "2 3", "8 3 2 3")
 """Of the first curve, the second, …"""
 
@@ -45,6 +45,8 @@ class Drawing:
     alt: str
     width: float
     height: float
+    fits: bool = False
+    """Whether it is as wide as there is room; else it scrolls where there is too little."""
     shapes: list[Shape] = field(default_factory=list)
 
     def add(self, tag: str, kind: str, *, title: str = "", **more: str | float) -> None:
@@ -167,7 +169,7 @@ def rows_over_time(alt: str, rows: Sequence[Row], since: float, until: float) ->
     """Draw rows below each other, on one axis of time."""
     heights = [(CURVE if row.top else 0) + (BAR if row.spans or row.marks else 0) for row in rows]
     height = TOP + sum(heights) + GAP * len(rows)
-    drawing = Drawing(alt, WIDTH, height + AXIS)
+    drawing = Drawing(alt, WIDTH, height + AXIS, fits=True)
     at = _Scale(since, max(until, since + 1), LEFT, WIDTH - RIGHT)
     for tick, text in _time_ticks(since, until):
         drawing.line("grid", at(tick), TOP, at(tick), height)

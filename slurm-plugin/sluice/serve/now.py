@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.interference.target_speeds import Lanes, target_speeds
 from sluice.policies.core import CLASSES
 from sluice.policies.record import token_name
+from sluice.serve import loads
 from sluice.serve.tables import (
     RATE,
     SECONDS,
@@ -26,22 +27,35 @@ from sluice.serve.tables import (
     number,
     words,
 )
+from sluice.slurm.gates.snapshot import lane_loads, mean_rate
+from sluice.slurm.status import learner_path, read_status
 from sluice.slurm.turns import turns_now
-from sluice.slurm.views.formatting import NOTHING, duration_text, share_text, time_text
+from sluice.slurm.views.formatting import (
+    NOTHING,
+    amount_text,
+    duration_text,
+    share_text,
+    time_text,
+)
 from sluice.slurm.visibility import user_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from sluice.history_db.records import Job
     from sluice.history_db.store import Store
     from sluice.policies.core import View
     from sluice.serve.site import Reader, Site
+    from sluice.slurm.gates.snapshot import LaneLoad
 
 Facts = dict[str, Any]
 
 TARGETS_SECONDS = 60
 """For so long the speeds of targets stand, as in sluiced."""
+LOADS_SECONDS = 60
+"""Likewise what is drawn over time."""
+BENEFIT_SPANS = {"day": "today", "month": "in 30 days"}
+BENEFIT = {"lost": "lost", "predicted": "predicted to be lost", "saved": "saved"}
 REFRESH_SECONDS = 5
 """A page that is looked at is renewed no faster, whatever FollowInterval is."""
 LEVELS = ((0.05, "idle"), (0.35, "little"), (0.7, "some"), (1.0, "busy"))
@@ -103,7 +117,28 @@ class Now:
             "waiting": list(self._waiting()),
             "targets": self._targets(),
             "turns": None if turns is None else self._turns(turns),
+            "benefit": self._benefit(),
         }
+
+    def loads(self, waiting: Sequence[Facts]) -> list[Table]:
+        """Draw lanes and targets over time, for users who see all jobs."""
+        if not self._who.viewer.sees_all:
+            return []
+
+        def draw() -> list[Table]:
+            return loads.tables(self._store, self._policy, self._site.cluster, self._now, waiting)
+
+        drawn: list[Table] = self._site.latest.for_seconds(LOADS_SECONDS, "loads", draw)
+        return drawn
+
+    def _benefit(self) -> Facts | None:
+        """Return the node-hours that sluice-learn added up, as a report does; None: not yet."""
+        learner = read_status(learner_path(self._site.history))
+        names = [f"{span}_{name}_node_hours" for span in BENEFIT_SPANS for name in BENEFIT]
+        if not self._who.viewer.sees_all or learner is None or names[0] not in learner.facts:
+            return None
+        told = {name: learner.facts[name] for name in names}
+        return told | {"computed": learner.ran.get("scoring")}
 
     def _state(self) -> Facts | None:
         if self._snapshot is None:
@@ -140,7 +175,7 @@ class Now:
                     "pattern": profile.pattern,
                     "chunk_bytes": profile.chunk_bytes,
                     "confidence": profile.confidence,
-                    "load": _load(profile),
+                    "load": mean_rate(profile),
                     "metadata": _metadata(profile),
                     "expected_end": corunner.expected_end,
                 }
@@ -154,13 +189,12 @@ class Now:
 
     def _lanes(self) -> Iterator[Facts]:
         gates, holders = self._gates(), self._holders()
-        lanes = self._policy.lanes or (None,)
-        for bit, lane in enumerate(lanes):
+        for bit, load in enumerate(lane_loads(self._policy, self._corunners)):
             yield {
-                "lane": lane.name if lane else "all",
-                "bandwidth": (lane.bandwidth or None) if lane else None,
-                "speed": self._speed(lane.name) if lane else 1.0,
-                **self._lane_load(bit, lane, len(lanes)),
+                "lane": load.lane,
+                "bandwidth": load.bandwidth,
+                "speed": self._speed(load.lane),
+                **self._lane_load(load),
                 "tokens": [
                     self._token(bit, klass, gates, holders) for klass in CLASSES if klass != "none"
                 ],
@@ -169,16 +203,11 @@ class Now:
     def _speed(self, lane: str) -> float:
         return self._snapshot.lane_speed(lane) if self._snapshot else 1.0
 
-    def _lane_load(self, bit: int, lane: View | None, count: int) -> Facts:
-        """Add up what jobs are expected to write to a lane, on the average."""
-        here = [one for one in self._corunners if not one.lane_mask or one.lane_mask >> bit & 1]
-        load = sum(
-            (_load(one.profile) or 0.0) / (one.lane_mask.bit_count() or count) for one in here
-        )
-        share = load / lane.bandwidth if lane and lane.bandwidth else None
+    def _lane_load(self, load: LaneLoad) -> Facts:
+        level = _level(load.share)
         if self._who.viewer.sees_all:
-            return {"jobs": len(here), "load": load, "share": share, "level": _level(share)}
-        return {"jobs": None, "load": None, "share": None, "level": _level(share)}
+            return {"jobs": load.jobs, "load": load.rate, "share": load.share, "level": level}
+        return {"jobs": None, "load": None, "share": None, "level": level}
 
     def _holders(self) -> list[tuple[View, Job | None]]:
         """Return who holds or wants tokens, and their jobs."""
@@ -251,13 +280,6 @@ class Now:
         return {"mode": found["mode"], "bursts": own}
 
 
-def _load(profile: View) -> float | None:
-    """Return the mean rate at which a job writes while it runs, in B/s; None: not known."""
-    if profile.rate is None:
-        return None
-    return float(profile.rate * (1.0 if profile.io_share is None else profile.io_share))
-
-
 def _metadata(profile: View) -> float | None:
     """Return the mean number of metadata operations a second."""
     if profile.metadata_rate is None:
@@ -306,14 +328,17 @@ TARGETS = (
 
 def page(site: Site, store: Store, reader: Reader) -> Page:
     """Lay the facts out."""
-    facts = Now(site, store, reader).facts()
+    now = Now(site, store, reader)
+    facts = now.facts()
+    waiting, *more = _more(facts)
+    hour, *day = now.loads(facts["waiting"]) or (None,)
     return Page(
         name="now",
         title="Now",
         facts=facts,
         sentences=list(_sentences(facts, sees_all=reader.viewer.sees_all)),
         figures=list(_figures(facts)),
-        tables=[_lane_table(facts), *_more(facts)],
+        tables=[waiting, *filter(None, [hour]), _lane_table(facts), *more, *day],
         refresh=max(REFRESH_SECONDS, round(site.config.follow_ms / 1000)),
     )
 
@@ -348,6 +373,11 @@ def _figures(facts: Facts) -> Iterator[tuple[str, Cell]]:
             yield "Jobs running", number(snapshot["running"])
             yield "of them unknown", number(snapshot["unknown"])
             yield "Jobs waiting", number(snapshot["pending"])
+    if facts["benefit"]:
+        for span, text in BENEFIT_SPANS.items():
+            for name, title in BENEFIT.items():
+                hours = facts["benefit"][f"{span}_{name}_node_hours"]
+                yield f"Node-hours {title} {text}", number(hours, amount_text)
     yield "Held for I/O", number(len(facts["waiting"]))
     turns = facts["turns"]
     if turns is not None and "holding" in turns:

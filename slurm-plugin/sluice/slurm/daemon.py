@@ -44,6 +44,7 @@ DRAIN_SECONDS = 1.0  # for the records of the jobs that were just seen; else the
 SUMMARY_SECONDS = 60.0
 LOAD = 1  # rest this many times as long as slurmctld was busy with answering
 LONGEST_REST = 10.0  # seconds
+LATELY_SECONDS = 900.0  # for what servers counted: collectors deliver every few minutes
 
 
 class Daemon:
@@ -148,6 +149,10 @@ class Daemon:
             plugin=self._drainer.stats,
             lost=self._drainer.lost,
             coverage=self._store.jobs.coverage() if self._store else None,
+            loads=self._publisher.loads(self._gatekeeper.policy),
+            targets=self._store.interference.target_rates(since=time.time() - LATELY_SECONDS)
+            if self._store
+            else {},
         )
 
     @property

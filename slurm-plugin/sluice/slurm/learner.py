@@ -44,6 +44,7 @@ from sluice.slurm.status import (
     learner_path,
     read_status,
 )
+from sluice.slurm.views.report import benefit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,8 +64,8 @@ FIT_SHARE = 0.003
 """For fitting models."""
 SCORE_SHARE = 0.001
 """For laying predictions alongside what jobs did."""
-SCORE_SECONDS, SCORED_SECONDS = 3600.0, 7 * 86400
-"""From one time to the next that it is done, and how far back."""
+SCORE_SECONDS, SCORED_SECONDS, MONTH = 3600.0, 7 * 86400, 30 * 86400
+"""From one time to the next that it is done, how far back, and how far for what it brings."""
 PAIRS_SHARE = 0.0005
 """For finding pairs of programs that slow each other."""
 PAIRS_SECONDS, PAIRS_FOUND_IN = 86400.0, 30 * 86400
@@ -218,7 +219,7 @@ class Learner:
                 self._status.ran[name] = int(time.time())
 
     def _score(self, store: Store, now: float) -> None:
-        """Once an hour, say how good the predictions of the last week were."""
+        """Once an hour, say how good the predictions of the last week were, and what it brings."""
         if now < self._scores.due:
             return
         with self._service("scoring"), self._scores:
@@ -233,6 +234,9 @@ class Learner:
                 self._status.facts.pop(name, None)
                 if value is not None:
                     self._status.facts[name] = value
+            times = {"day": midnight(now), "month": int(now) - MONTH}
+            for span, brought in benefit(store, self.config, times).items():
+                self._status.facts |= {f"{span}_{name}": n for name, n in brought.items()}
         self._scores.due = max(self._scores.due, now + SCORE_SECONDS)
 
     def _forget(self, store: Store, now: float) -> None:
@@ -372,6 +376,12 @@ class Learner:
         due["retention"] = max(self._keeps.due, due["retention"])
         self._status.due = {name: int(moment) for name, moment in due.items()}
         self._status.write(learner_path(Path(self.config.history)))
+
+
+def midnight(now: float) -> int:
+    """Return when the day began here, UTC seconds."""
+    day = time.localtime(now)
+    return int(time.mktime((*day[:3], 0, 0, 0, 0, 0, -1)))
 
 
 def cpu_seconds() -> float:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sluice.policies.core import Config
     from sluice.policies.record import Record
     from sluice.slurm.gates.leases import Account
+    from sluice.slurm.gates.snapshot import LaneLoad
     from sluice.slurm.status import Status
 
 INTERVAL = 15.0
@@ -34,6 +35,12 @@ NANO = 1e-9
 
 METRICS = {
     # name: (type, what it counts)
+    "sluice_lost_node_hours": ("gauge", "lost by jobs to others' I/O, of this day and of 30 days"),
+    "sluice_predicted_node_hours": ("gauge", "likewise, predicted to be lost by sharing"),
+    "sluice_saved_node_hours": ("gauge", "likewise, predicted to be saved by what Sluice did"),
+    "sluice_lane_load_bytes_per_second": ("gauge", "expected of the running jobs, by lane"),
+    "sluice_lane_bandwidth_bytes_per_second": ("gauge", "that a lane is configured to do"),
+    "sluice_target_bytes_per_second": ("gauge", "read and written lately, as servers counted it"),
     "sluice_updated_timestamp_seconds": ("gauge", "when sluiced wrote this file"),
     "sluice_on": ("gauge", "0: switched off by `sluice off`"),
     "sluice_mode": ("gauge", "1 for the mode in use"),
@@ -167,6 +174,9 @@ class Situation:
     lost: int
     """Records that sluiced lost, in the end."""
     coverage: Coverage | None
+    loads: Sequence[LaneLoad] = ()
+    targets: Mapping[str, float] = field(default_factory=dict)
+    """B/s of each, as far as servers counted lately."""
 
 
 def metrics_path(config: Config) -> Path:
@@ -188,6 +198,12 @@ def of_site(config: Config, seen: Situation) -> Iterator[Sample]:
             yield "sluice_gate_tokens", labels, one.gate
         yield "sluice_held_tokens", labels, one.held
         yield "sluice_wanted_tokens", labels, one.wanted
+    for load in seen.loads:
+        yield "sluice_lane_load_bytes_per_second", {"lane": load.lane}, load.rate
+        if load.bandwidth:
+            yield "sluice_lane_bandwidth_bytes_per_second", {"lane": load.lane}, load.bandwidth
+    for target, rate in seen.targets.items():
+        yield "sluice_target_bytes_per_second", {"target": target}, rate
     yield "sluice_records_lost_total", {"place": "sluiced"}, seen.lost
     yield from _of_plugin(seen.plugin)
     yield from _of_files(config)
@@ -250,9 +266,12 @@ def _of_services(config: Config, own: Status) -> Iterator[Sample]:
         if one["ran"] is not None:
             yield "sluice_service_timestamp_seconds", labels, one["ran"]
     yield from _of_programs(own)
-    learner = read_status(learner_path(Path(config.history)))
-    if learner is None:
-        return
+    if learner := read_status(learner_path(Path(config.history))):
+        yield from _of_learner(learner)
+
+
+def _of_learner(learner: Status) -> Iterator[Sample]:
+    """Yield how right predictions were, and what Sluice brings."""
     for topic in learner.failing:
         yield "sluice_failing", {"daemon": "sluice-learn", "topic": topic}, 1
     for fact, name in (
@@ -263,6 +282,10 @@ def _of_services(config: Config, own: Status) -> Iterator[Sample]:
     ):
         if fact in learner.facts:
             yield name, {}, float(learner.facts[fact])
+    for span in ("day", "month"):
+        for name in ("lost", "predicted", "saved"):
+            if (told := learner.facts.get(f"{span}_{name}_node_hours")) is not None:
+                yield f"sluice_{name}_node_hours", {"of": span}, float(told)
 
 
 def _of_programs(own: Status) -> Iterator[Sample]:

@@ -122,11 +122,21 @@ class Gates(Tables):
         self, job_id: int, cluster: str, *, since: int, until: int | None = None
     ) -> list[HeldBurst]:
         """Return the held bursts of a job that began in this time, oldest first."""
-        rows = self._db.rows(
-            f"SELECT {', '.join(HELD_COLUMNS)} FROM held_bursts "
-            "WHERE job_id = ? AND cluster = ? AND began >= ? AND (? IS NULL OR began <= ?) "
+        return self._held_bursts(
+            "job_id = ? AND cluster = ? AND began >= ? AND (? IS NULL OR began <= ?) "
             "ORDER BY began, number",
             [job_id, cluster, since, until, until],
+        )
+
+    def latest_held_bursts(self, cluster: str, *, since: int, most: int) -> list[HeldBurst]:
+        """Return the latest held bursts of all jobs that began since a time, the latest first."""
+        return self._held_bursts(
+            "cluster = ? AND began >= ? ORDER BY began DESC LIMIT ?", [cluster, since, most]
+        )
+
+    def _held_bursts(self, where: str, values: Sequence[object]) -> list[HeldBurst]:
+        rows = self._db.rows(
+            f"SELECT {', '.join(HELD_COLUMNS)} FROM held_bursts WHERE {where}", values
         )
         named = (dict(zip(HELD_COLUMNS, row, strict=True)) for row in rows)
         return [HeldBurst(**row | {"is_held": bool(row["is_held"])}) for row in named]

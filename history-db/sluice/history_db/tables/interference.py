@@ -165,6 +165,16 @@ class Interference(Tables):
         )[0]
         return TargetCounts(targets, moved, most, seconds or 0.0, best or 0.0)
 
+    def target_rates(self, *, since: float) -> dict[str, float]:
+        """Return the B/s, read and written, that the servers counted since a time, by target."""
+        return dict(
+            self._db.rows(
+                "SELECT target, total(read_bytes + write_bytes) / total(seconds) "
+                "FROM server_counts WHERE start >= ? GROUP BY target ORDER BY target",
+                [since],
+            )
+        )
+
     def target_probes(self, *, since: int) -> list[TargetProbe]:
         """Return the probes of a time on, the oldest first."""
         return [

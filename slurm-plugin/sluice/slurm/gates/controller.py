@@ -335,6 +335,11 @@ class GateKeeper:
         self._pressures.clear()
         self._is_whole = False
 
+    @property
+    def policy(self) -> View:
+        """The bundle's, as in the plugin; without one that of the configuration."""
+        return self._policy
+
     def _follow(self, seen: Seen, ledger: Ledger | None) -> None:
         """Describe new and changed jobs to the loop, and forget those that ended."""
         is_whole = self._is_whole and ledger is self._ledger

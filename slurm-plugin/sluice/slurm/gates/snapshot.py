@@ -11,7 +11,7 @@ import math
 import time
 from collections import OrderedDict
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sluice.history_db.records import Snapshot as StoredSnapshot
 from sluice.interference.target_speeds import Lanes, speeds_of_lanes
@@ -23,7 +23,7 @@ from sluice.slurm import slurm_commands
 from sluice.slurm.status import log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from sluice.history_db.store import Store
@@ -145,6 +145,11 @@ class Publisher:
     def latest(self) -> StoredSnapshot | None:
         """The one that the plugin has, or is about to load."""
         return next(reversed(self._kept.values()), None)
+
+    def loads(self, policy: View) -> list[LaneLoad]:
+        """Return what the latest snapshot's jobs are expected to write."""
+        latest = self.latest
+        return lane_loads(policy, Snapshot.parse(latest.content).corunners()) if latest else []
 
     @property
     def corunners(self) -> Collection[int]:
@@ -415,3 +420,40 @@ def _partitions(settings: Settings) -> list[dict[str, Any]]:
         }
         for partition in settings.partitions[:MAX_PARTITIONS]
     ]
+
+
+class LaneLoad(NamedTuple):
+    """What running jobs are expected to write to a lane, on the average."""
+
+    lane: str
+    """`all` where the policy has no lanes."""
+    jobs: int
+    rate: float
+    """B/s."""
+    bandwidth: float | None
+
+    @property
+    def share(self) -> float | None:
+        return self.rate / self.bandwidth if self.bandwidth else None
+
+
+def mean_rate(profile: View) -> float | None:
+    """Return the mean rate at which a job writes while it runs, in B/s; None: not known."""
+    if profile.rate is None:
+        return None
+    return float(profile.rate * (1.0 if profile.io_share is None else profile.io_share))
+
+
+def lane_loads(policy: View, corunners: Sequence[View]) -> list[LaneLoad]:
+    """Add up what a snapshot's jobs write, in the order of the policy's lanes."""
+    lanes = policy.lanes or (None,)
+    found = []
+    for bit, lane in enumerate(lanes):
+        here = [one for one in corunners if not one.lane_mask or one.lane_mask >> bit & 1]
+        rate = sum(
+            (mean_rate(one.profile) or 0.0) / (one.lane_mask.bit_count() or len(lanes))
+            for one in here
+        )
+        bandwidth = (lane.bandwidth or None) if lane else None
+        found.append(LaneLoad(lane.name if lane else "all", len(here), rate, bandwidth))
+    return found

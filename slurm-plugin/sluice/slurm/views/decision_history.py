@@ -48,6 +48,8 @@ class Choice:
     corunners: int
     """Jobs with I/O that ran when it was submitted."""
     action: str
+    shared_loss: float = 0.0
+    """Node-seconds that it and others lose, predicted, if it shares all lanes."""
     wait: float = 0.0
     """Seconds that it should wait."""
     own: float = 0.0
@@ -137,6 +139,7 @@ def _take(found: Choices, decision: Decision, record: Any) -> None:
 def _choice(job: Number | None, decision: Decision, record: Any) -> Choice:
     submission = record.submission
     name = core.name_stem(text_of(submission.name)) or UNNAMED
+    sharing = record.decision.alternatives[0]
     made = Choice(
         job=job,
         now=decision.now,
@@ -145,9 +148,10 @@ def _choice(job: Number | None, decision: Decision, record: Any) -> Choice:
         grant=GRANTS[record.grant.outcome],
         lot=submission.lot,
         bundle=decision.bundle,
-        shared_slowdown=record.decision.alternatives[0].slowdown,
+        shared_slowdown=sharing.slowdown,
         corunners=record.decision.corunner_count,
         action="",
+        shared_loss=sharing.own + sharing.caused,
     )
     _choose(made, record.decision)
     return made

@@ -23,7 +23,7 @@ from sluice.slurm.views.decision_history import Choices, read_choices
 from sluice.slurm.visibility import user_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from sluice.history_db.store import Store
     from sluice.interference.cost import Grounds
@@ -346,6 +346,7 @@ def gather(
     if not viewer.sees_all:
         return facts
     grounds = grounds_of(store, settings, storage=storage, since=since)
+    stake = _stake(store, grounds)
     return {
         **facts,
         "coverage": asdict(store.jobs.coverage()),
@@ -354,7 +355,35 @@ def gather(
         "slowdown": story.slowdowns(choices, grounds.jobs),
         "holdout": story.holdout(choices, grounds.jobs),
         "held_out_in_vain": story.held_out_in_vain(choices),
-        "stake": _stake(store, grounds),
+        "stake": stake,
+        "benefit": _benefit(store, choices, stake["lost"] if stake else 0.0, since),
+    }
+
+
+def benefit(store: Store, settings: Config, times: Mapping[str, int]) -> dict[str, Facts]:
+    """Return what a report says that Sluice brings since each of these times (UTC seconds)."""
+    first = min(times.values())
+    choices = read_choices(store.decisions.decisions_since(first))
+    costs = grounds_of(store, settings, since=first).costs()
+    return {
+        name: _benefit(store, choices, costs.lost(since=since) / 3600, since)
+        for name, since in times.items()
+    }
+
+
+def _benefit(store: Store, choices: Choices, lost: float, since: int) -> Facts:
+    """Return node-hours: lost by jobs that ended, predicted to be lost by sharing, and saved.
+
+    lost: by `assess_site`, or the same sum. Saved is what was predicted of all that was done:
+    delays, lanes and bursts held.
+    """
+    made = [one for one in choices.kept if one.now >= since]
+    acted = sum(one.own + one.others for one in made if one.grant == TAKEN)
+    held = store.gates.held_totals(since=since, is_held=True).saving
+    return {
+        "lost_node_hours": lost,
+        "predicted_node_hours": sum(one.shared_loss for one in made) / 3600,
+        "saved_node_hours": (acted + held) / 3600,
     }
 
 
