@@ -15,6 +15,7 @@ from sluice.darshan.bursts import Heatmap, packed
 from sluice.history_db.records import CoRun, HeldBurst, ServerCount
 from sluice.history_db.store import Store
 from sluice.interference.programs import Program
+from sluice.serve.model import quality_tables
 from sluice.slurm.status import Status, learner_path
 
 BURST = HeldBurst(
@@ -137,6 +138,66 @@ def test_a_job_has_one_timeline_of_what_was_predicted_decided_and_done(tmp_path)
     assert ">decided: colocate<" in drawn
     assert "at most 95.4 MiB/s" in drawn  # 6 GB within a minute
     assert drawn.count("<polyline") == 1
+
+
+def test_a_model_is_compared_in_words(tmp_path):
+    with closing(ServedSite(tmp_path)) as site:
+        with Store(site.history) as store:
+            later = {"answered": 0.7, "accuracy_answered": 0.97, "brier": 0.041}
+            metrics = {"jobs": 400, "until": site.now, "later_jobs": later}
+            store.models.add_model(b"", metrics, [], created=site.now + 86400)
+        client = site.app().test_client()
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        table = client.get("/model/3.csv?table=card", headers=headers).text
+        page = client.get("/model/3", headers=headers).text
+    rows = {row["what"]: row["differs"] for row in csv.DictReader(io.StringIO(table))}
+    assert rows == {
+        "Trained": "later",
+        "Jobs that it learned from": "more",
+        "Jobs that it is certain enough of to act": "worse",
+        "Patterns of those that are right": "better",
+        "Squared error of confidence": "the same",
+    }
+    assert str(site.now) not in page
+
+
+def test_calibration_and_hits_are_drawn_next_to_what_the_last_run_would_have_said():
+    weeks = [
+        {"since": 1e9 + week * 604800, "jobs": 9, "within_2": 0.9, "last_within_2": last}
+        for week, last in enumerate((0.7, None, 0.8))
+    ]
+    said = [{"said": 0.95, "came_true": 0.9, "jobs": 40}]
+    found = {"computed": 1, "failed": "", "reliability": said, "weeks": weeks}
+    reliability, hits = quality_tables(found)
+    assert "said 95%, came true 90%, 40 jobs" in reliability.drawing.alt
+    lines = [shape for shape in hits.drawing.shapes if shape.tag == "polyline"]
+    assert len({shape.attributes["stroke-dasharray"] for shape in lines}) == 2
+    points = [shape.title for shape in hits.drawing.shapes if shape.tag == "circle"]
+    assert [title.partition(":")[0] for title in points] == ["predictions"] * 3 + [
+        "as last time"
+    ] * 2
+    assert [row[3].text for row in hits.rows] == ["70%", "–", "80%"]
+    assert quality_tables(None)[0].drawing is None
+
+
+def test_the_page_of_models_has_their_calibration_once_it_is_computed(ask):
+    assert 'id="title-reliability"' in ask("/model")
+
+
+def test_an_operator_sees_what_a_ruling_would_have_changed(ask, served):
+    decided = [
+        row["action"] for row in ask("/jobs.json?find=ensemble")["decisions"] if row["job_id"]
+    ]
+    page = ask("/jobs/601")
+    assert f"In the last 30 days: {len(decided)} decisions on such jobs" in page
+    left = sum(action != "abstain" for action in decided)
+    assert f"Wrong {left}; Right {len(decided) - left}, on which Sluice abstained." in page
+    assert f"In the last 30 days: {len(decided)} decisions on such jobs" in ask("/programs/1")
+    met = sum(row["job_id"] > 600 for row in ask("/jobs.json?find=ensemble")["decisions"])
+    assert f"{met} of them while the second ran" in ask("/programs/1/2")
+    client = served.app().test_client()
+    theirs = client.get("/jobs/601", headers={"Authorization": f"Bearer {OTHER_TOKEN}"})
+    assert "decisions on such jobs" not in theirs.text  # no operator
 
 
 def test_a_name_from_a_user_stands_as_text_on_a_drawing(ask):

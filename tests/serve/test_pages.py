@@ -237,7 +237,9 @@ def test_a_job_nobody_knows_is_not_found_in_any_form(ask):
 
 def test_a_model_has_its_card_alongside_the_one_in_use(ask):
     assert [one["in_use"] for one in ask("/model.json")["models"]] == [False, True]
-    assert "later_jobs.accuracy_answered" in ask("/model/1")
+    card = ask("/model/1")
+    assert "Patterns of those that are right" in card
+    assert "later_jobs" not in card
     assert "there is no model 9" in ask("/model/9", 404)
 
 

@@ -338,13 +338,9 @@ def score(items: Sequence[LivePrediction]) -> LiveScore:
 
 def report(items: Sequence[LivePrediction], names: Callable[[int], str]) -> dict[str, Any]:
     """Return what `sluice model score --json` prints; names gives a user's name."""
-    confidence, right = _verdicts([(item.predicted, item.did) for item in items])
     return {
         "all": asdict(score(items)),
-        "reliability": [
-            {"said": said, "came_true": true, "jobs": count}
-            for said, true, count in reliability(confidence, right)
-        ],
+        "reliability": _reliability(items),
         "by_program": [
             {"user": names(uid), "program": program, **asdict(score(group))}
             for (uid, program), group in _grouped(
@@ -356,6 +352,38 @@ def report(items: Sequence[LivePrediction], names: Callable[[int], str]) -> dict
             for uid, group in _grouped(items, lambda item: item.job.uid)
         ],
     }
+
+
+QUALITY_WEEKS, WEEK = 13, 7 * 86400
+
+
+def quality(store: Store, now: int) -> dict[str, Any]:
+    """Return how predictions of the last weeks kept the promise of their confidence, by week too.
+
+    What a user's last run would have said stands alongside.
+    """
+    since = now - QUALITY_WEEKS * WEEK
+    items = live_predictions(store, since=since)
+    weeks = []
+    for begin in range(since, now, WEEK):
+        found = score([one for one in items if begin <= one.job.start < begin + WEEK])
+        weeks.append(
+            {
+                "since": begin,
+                "jobs": found.jobs,
+                "within_2": found.within_2.get("moved"),
+                "last_within_2": found.last_within_2,
+            }
+        )
+    return {"reliability": _reliability(items), "weeks": weeks}
+
+
+def _reliability(items: Sequence[LivePrediction]) -> list[dict[str, Any]]:
+    confidence, right = _verdicts([(item.predicted, item.did) for item in items])
+    return [
+        {"said": said, "came_true": true, "jobs": count}
+        for said, true, count in reliability(confidence, right)
+    ]
 
 
 def _verdicts(

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from sluice.policies.structs import View
+
 MAX_REVIEWS: int = lib.SLUICE_MAX_REVIEWS
 """Of a bundle."""
 PAIRS = ("apart", "together")
@@ -63,6 +65,16 @@ class Selector:
     def terms(self) -> int:
         """How many conditions there are: of two reviews, the one with more counts."""
         return len(self.to_json())
+
+    def selects(self, submission: View) -> bool:
+        """Return whether it is about a submission; one of a program is not known by it."""
+        return not self.program and (
+            self.uid in {None, submission.uid}
+            and self.account in {"", submission.account}
+            and self.partition in {"", submission.partition}
+            and self.name in {"", core.name_stem(submission.name)}
+            and self.script in {0, submission.script_signature}
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return what is given, a script's signature in hexadecimal."""

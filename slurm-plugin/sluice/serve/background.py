@@ -95,6 +95,7 @@ def _run(words: Sequence[str]) -> tuple[str, str]:
 TASKS: Mapping[str, Facts] = {
     "rankings": {"pairs": [], "doubts": []},
     "difference": {"changes": []},
+    "quality": {"reliability": [], "weeks": []},
 }
 """By name, what stands there instead of an answer that could not be computed."""
 
@@ -121,6 +122,10 @@ def _computed(store: Store, settings: Config, task: str, *words: str) -> Facts:
         from sluice.serve import doubt_ranking  # noqa: PLC0415 - of this process alone
 
         return doubt_ranking.computed(store, settings, now)
+    if task == "quality":
+        from sluice.prediction.score import quality  # noqa: PLC0415 - likewise
+
+        return quality(store, now)
     from sluice.slurm.model_diff import difference_to  # noqa: PLC0415 - likewise
 
     model, seconds = map(int, words)

@@ -282,7 +282,7 @@ def chart(
 ) -> Drawing:
     """Draw shares from 0 to 1: over a time from since to until, else over a share."""
     drawing = Drawing(alt, CHART_WIDTH, CHART_HEIGHT + 44 + 16 * len(curves))
-    x = _Scale(since or 0.0, until, 46, CHART_WIDTH - RIGHT)
+    x = _Scale(since or 0.0, until, 46, CHART_WIDTH - 2 * RIGHT)
     y = _Scale(0.0, 1.0, CHART_HEIGHT, 28)
     drawing.write(4, 14, y_title)
     for share in SCALE:

@@ -254,7 +254,7 @@ def pair_page(site: Site, store: Store, reader: Reader, one: int, other: int) ->
             "interference_model": model.as_json(),
         },
         sentences=[ABOUT_PAIR.format(model)],
-        subject=subject_of(store, *sides),
+        subject=subject_of(store, site.now, *sides) if reader.is_operator else None,
         tables=[
             Table.of(
                 "programs",

@@ -30,8 +30,9 @@ from sluice.serve.tables import (
 from sluice.slurm.records import QueryError
 from sluice.slurm.views.formatting import time_text
 from sluice.slurm.views.job_explanation import story
-from sluice.slurm.views.job_report import JobNumber
+from sluice.slurm.views.job_report import JobNumber, prediction_of
 from sluice.slurm.views.query_replies import described, visible, why
+from sluice.slurm.views.reviews import forecast
 from sluice.slurm.visibility import user_text
 
 if TYPE_CHECKING:
@@ -225,7 +226,10 @@ def job_page(store: Store, reader: Reader, job: str, now: int) -> Page:
         facts=facts,
         tables=timeline(store, facts, now),
         story=list(story(facts)),
-        subject=Subject("Those of its user and name", {"job": str(name)})
-        if facts["record"]
-        else None,
+        subject=_subject(store, str(name), now) if facts["record"] and reader.is_operator else None,
     )
+
+
+def _subject(store: Store, job: str, now: int) -> Subject:
+    of, _ = prediction_of(store, job)
+    return Subject("Those of its user and name", {"job": job}, forecast(store, [of], now))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.serve.tables import BYTES, SHARE, Column, Subject, number, words
 from sluice.slurm.records import UnknownJobError
-from sluice.slurm.views.reviews import jobs_of_program, selector_text
+from sluice.slurm.views.reviews import forecast, jobs_of_program, selector_text
 from sluice.slurm.visibility import user_text
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def profile_of(site: Site, one: Entry) -> Facts:
     return bundle.application(one.place).profile.to_dict() if bundle else {}
 
 
-def subject_of(store: Store, *sides: Entry) -> Subject | None:
+def subject_of(store: Store, now: int, *sides: Entry) -> Subject | None:
     """Return what is ruled on where these programs are shown; None: no jobs are known."""
     jobs = [jobs_of_program(store, one.id) for one in sides]
     if not all(jobs):
@@ -161,4 +161,5 @@ def subject_of(store: Store, *sides: Entry) -> Subject | None:
     return Subject(
         " and ".join(map(selector_text, jobs)).capitalize(),
         {name: str(one.id) for name, one in fields},
+        forecast(store, jobs, now),
     )

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sluice.history_db.store import Store
+from sluice.serve.drawings import Curve, chart
 from sluice.serve.site import BUSY_SECONDS, HiddenError
 from sluice.serve.tables import SHARE, Cell, Column, Page, Table, moment, number, words
 from sluice.slurm.records import UnknownJobError
@@ -22,6 +23,7 @@ from sluice.slurm.views.job_explanation import Heading, Rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from sluice.serve.drawings import Drawing
     from sluice.serve.site import Reader, Site
     from sluice.serve.tables import Part
 
@@ -66,10 +68,10 @@ COLUMNS = (
 )
 
 
-def page(store: Store, reader: Reader) -> Page:
+def page(site: Site, store: Store, reader: Reader) -> Page:
     """List models, and for operators reports; raises HiddenError where jobs are hidden."""
     models = _models(store, reader)[::-1]
-    facts: Facts = {"models": models}
+    facts: Facts = {"models": models, "quality": site.quality}
     tables = [
         Table.of(
             "models",
@@ -81,13 +83,95 @@ def page(store: Store, reader: Reader) -> Page:
             "from. As last time and the mean: what bytes have to beat, the user's last run of the "
             "same name and size, and the mean of the application.",
             is_headed=True,
-        )
+        ),
     ]
+    tables += quality_tables(facts["quality"])
     if reader.is_operator:
         titles = store.administration.report_titles().items()
         facts["reports"] = [{"report": number} | asdict(one) for number, one in titles]
         tables.append(_reports(facts["reports"]))
     return Page(name="model", title="Model", facts=facts, tables=tables)
+
+
+RELIABILITY = (
+    Column("said", "Said", SHARE),
+    Column("came_true", "Came true", SHARE),
+    Column("jobs", "Jobs", number),
+)
+WEEKS = (
+    Column("since", "Week from", moment),
+    Column("jobs", "Jobs", number),
+    Column("within_2", "Bytes within 2×", SHARE),
+    Column("last_within_2", "As last time", SHARE),
+)
+
+
+def quality_tables(found: Facts | None) -> list[Table]:
+    """Draw how far confidence kept its promise, and what predictions are better at."""
+    if found is None:
+        return [Table.of("reliability", CALIBRATION, RELIABILITY, [], empty=COMPUTING)]
+    note = f"Computed {time_text(found['computed'])}, of predictions of the last 13 weeks."
+    if found["failed"]:
+        note = f"This could not be computed: {found['failed']}."
+    said, weeks = found["reliability"], [one for one in found["weeks"] if one["jobs"]]
+    return [
+        Table.of(
+            "reliability",
+            CALIBRATION,
+            RELIABILITY,
+            said,
+            empty="No job that was predicted has ended.",
+            note=f"{note} On the dashed line, what was said came true as often as that.",
+            drawing=_calibration(said) if said else None,
+        ),
+        Table.of(
+            "weeks",
+            "Hits, and what the last run would have said",
+            WEEKS,
+            weeks,
+            empty="No job that was predicted has ended.",
+            note="Shares of the jobs acted on whose bytes were right within a factor of two.",
+            drawing=_hits(weeks) if len(weeks) > 1 else None,
+        ),
+    ]
+
+
+CALIBRATION = "Confidence, and how often it came true"
+COMPUTING = "Computing; come back in a minute."
+
+
+def _calibration(said: Sequence[Facts]) -> Drawing:
+    points = []
+    for one in said:
+        share, jobs = share_text(one["came_true"]), count_text(one["jobs"], "job")
+        points.append(
+            (
+                one["said"],
+                one["came_true"],
+                f"said {share_text(one['said'])}, came true {share}, {jobs}",
+            )
+        )
+    promise = Curve("as promised", [(0.0, 0.0, ""), (1.0, 1.0, "")])
+    return chart(
+        "; ".join(title for _, _, title in points),
+        [Curve("predictions", points, is_joined=False), promise],
+        "confidence",
+        "share that came true",
+    )
+
+
+def _hits(weeks: Sequence[Facts]) -> Drawing:
+    curves = []
+    for key, name in (("within_2", "predictions"), ("last_within_2", "as last time")):
+        known = [one for one in weeks if one[key] is not None]
+        titles = [
+            f"{name}: {share_text(one[key])}, {time_text(one['since'])[:10]}" for one in known
+        ]
+        points = [(one["since"], one[key], t) for one, t in zip(known, titles, strict=True)]
+        curves.append(Curve(name, points))
+    alt = "; ".join(title for curve in curves for _, _, title in curve.points)
+    since, until = weeks[0]["since"], weeks[-1]["since"]
+    return chart(alt, curves, "week", "share right within 2×", since=since, until=until)
 
 
 def _models(store: Store, reader: Reader) -> list[Facts]:
@@ -162,7 +246,7 @@ CHANGES = (
 
 def _difference_text(found: Facts | None) -> str:
     if found is None:
-        return "Computing; come back in a minute."
+        return COMPUTING
     if found["failed"]:
         return f"This could not be computed: {found['failed']}."
     return (
@@ -199,44 +283,77 @@ def publish(site: Site, reader: Reader, wanted: int, reason: str) -> None:
 
 
 def _comparison(one: Facts, in_use: Facts | None) -> Table:
-    own, other = dict(_flat(one["metrics"])), dict(_flat(in_use["metrics"] if in_use else {}))
+    own, other = (
+        row["metrics"] | {"trained": row["trained"]} if row else {} for row in (one, in_use)
+    )
     return Table.of(
         "card",
-        "Its card alongside that of the model in use",
+        "What it is, next to the model in use",
         (
-            Column("what", "What", of=str),
-            Column("model", f"Model {one['model']}", number, lambda name: _value(own.get(name))),
+            Column("what", "What", of=lambda row: row.title),
+            Column("model", f"Model {one['model']}", number, lambda row: row.cell(own)),
             Column(
                 "in_use",
                 f"Model {in_use['model']}, in use" if in_use else "In use",
-                of=lambda name: _value(other.get(name)),
+                number,
+                lambda row: row.cell(other),
             ),
-            Column(
-                "differs",
-                "Differs",
-                of=lambda name: (
-                    words("differs", tone="warn") if own.get(name) != other.get(name) else None
-                ),
-            ),
+            Column("differs", "Compared", of=lambda row: row.verdict(own, other)),
         ),
-        own | other,
+        [row for row in CARD if row.value(own) is not None or row.value(other) is not None],
         is_headed=True,
+        note="Of jobs later than those that each learned from.",
     )
 
 
-def _flat(metrics: Any, path: str = "") -> Iterator[tuple[str, object]]:
-    """Yield the leaves of a card by their path: `later_jobs.answered`."""
-    if not isinstance(metrics, dict):
-        yield path, metrics
-        return
-    for name, value in metrics.items():
-        yield from _flat(value, f"{path}.{name}" if path else str(name))
+class Figure(NamedTuple):
+    """A figure of a model's card."""
+
+    name: str
+    title: str
+    show: Callable[[Any], Cell] = SHARE
+    better: int = 0
+    """1: more is better; -1: less is; 0: neither."""
+
+    def value(self, metrics: Facts) -> float | None:
+        found: float | None = metrics.get(
+            self.name, (metrics.get("later_jobs") or {}).get(self.name)
+        )
+        return found
+
+    def cell(self, metrics: Facts) -> Cell:
+        return self.show(self.value(metrics))
+
+    def verdict(self, own: Facts, other: Facts) -> Cell:
+        one, two = self.value(own), self.value(other)
+        if one is None or two is None or self.cell(own).text == self.cell(other).text:
+            return words(None if one is None or two is None else "the same")
+        if not self.better:
+            pair = ("later", "earlier") if self.show is moment else ("more", "fewer")
+            return words(pair[one < two])
+        is_better = (one - two) * self.better > 0
+        return words("better" if is_better else "worse", tone="good" if is_better else "warn")
 
 
-def _value(value: object) -> Cell:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return number(value, "{:.6g}".format)
-    return words(None if value is None else str(value))
+_ERROR = partial(number, text="{:.3f}".format)
+CARD = (
+    Figure("trained", "Trained", moment),
+    Figure("jobs", "Jobs that it learned from", number),
+    Figure("entries", "Programs that it knows", number),
+    Figure("unconfirmed", "Predictions that no counter confirms", number),
+    Figure("answered", "Jobs that it is certain enough of to act", SHARE, 1),
+    Figure("accuracy_answered", "Patterns of those that are right", SHARE, 1),
+    Figure("accuracy", "Patterns of all that are right", SHARE, 1),
+    Figure("bytes_within_2", "Bytes right within 2×", SHARE, 1),
+    Figure("last_within_2", "Bytes right within 2×, had the last run been told"),
+    Figure("mean_within_2", "Bytes right within 2×, had the mean been told"),
+    Figure("bytes_inside", "Bytes in their interval, which nine in ten should be"),
+    Figure("chunk_within_2", "Chunks right within 2×", SHARE, 1),
+    Figure("rate_within_2", "Rates right within 2×", SHARE, 1),
+    Figure("burst_within_2", "Bursts right within 2×", SHARE, 1),
+    Figure("brier", "Squared error of confidence", _ERROR, -1),
+    Figure("calibration_error", "Confidence off what came true, on average", SHARE, -1),
+)
 
 
 def _bundles(one: Facts) -> Table:

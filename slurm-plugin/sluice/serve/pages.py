@@ -54,7 +54,7 @@ PAGES: Mapping[str, Callable[[Visit], Page]] = {
         v.site, v.store, v.reader, v.number("one"), v.number("other")
     ),
     "reviews": lambda v: reviews.page(v.site, v.store, v.reader, v.query),
-    "model": lambda v: model.page(v.store, v.reader),
+    "model": lambda v: model.page(v.site, v.store, v.reader),
     "card": lambda v: model.card(v.store, v.reader, v.number("wanted")),
     "difference": lambda v: model.difference_page(v.site, v.store, v.reader, v.number("wanted")),
     "report": lambda v: model.report_page(v.store, v.reader, v.number("number")),

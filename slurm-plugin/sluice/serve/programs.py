@@ -192,7 +192,7 @@ def program_page(site: Site, store: Store, reader: Reader, application: int) -> 
             ],
         },
         sentences=[_grounds(one)],
-        subject=subject_of(store, one),
+        subject=subject_of(store, site.now, one) if reader.is_operator else None,
         tables=[
             _profile_table(profile),
             Table.of("runs", "The latest runs behind it", RUNS, runs),

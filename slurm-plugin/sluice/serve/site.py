@@ -30,6 +30,7 @@ BUSY_SECONDS = 2.0
 """A page must not wait for long on a writer of the history."""
 
 RANKINGS = Task("rankings", stale_seconds=6 * 3600)
+QUALITY = Task("quality", stale_seconds=6 * 3600)
 DIFFERENCE_SECONDS = 7 * 86400
 """The jobs of so long a time are decided on again."""
 DIFFERENCE_STALE_SECONDS = 600
@@ -70,6 +71,11 @@ class Site:
     def rankings(self) -> dict[str, Any] | None:
         """The worst pairs and what is in doubt, as computed last; None: not yet."""
         return self._background.latest(self._config_path, self.history, RANKINGS)
+
+    @property
+    def quality(self) -> dict[str, Any] | None:
+        """How right predictions were in the last weeks, as computed last; None: not yet."""
+        return self._background.latest(self._config_path, self.history, QUALITY)
 
     def difference(self, model: int) -> dict[str, Any] | None:
         """Return what publishing a model would change, as computed last; None: not yet."""

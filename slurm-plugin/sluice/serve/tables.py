@@ -289,6 +289,8 @@ class Subject:
     fields: Mapping[str, str]
     """What the form says of them: `job`, `program`, `user` or `account`; of a pair also `with` or
     `with_program`."""
+    changes: Sequence[str] = ()
+    """What rulings would have changed lately."""
 
     @property
     def is_pair(self) -> bool:

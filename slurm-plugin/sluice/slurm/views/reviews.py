@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import pwd
+from collections import Counter
 from dataclasses import replace
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from sluice.history_db.records import AuditEntry, StoredReview
-from sluice.policies.core import UNKNOWN, sentence
+from sluice.history_db.records import AuditEntry, Selection, StoredReview
+from sluice.policies import core
+from sluice.policies.core import UNKNOWN, CoreError, sentence
+from sluice.policies.record import Record
 from sluice.policies.review import FILE, Review, ReviewError, Selector, day_text, read_file
+from sluice.slurm.views.formatting import count_text, duration_text
 from sluice.slurm.visibility import user_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from sluice.history_db.store import Store
     from sluice.policies.bundle import Bundle
-    from sluice.policies.record import Record
 
 Facts = dict[str, Any]
 
@@ -184,3 +188,83 @@ def line_of(facts: Mapping[str, Any]) -> str:
     until = f" until {day_text(facts['until'])}" if facts["until"] else ""
     comment = f": {facts['comment']}" if facts["comment"] else ""
     return f"{facts['text']} ({facts['id']}, {who}{until}){comment}"
+
+
+FORECAST_SECONDS, MOST_FORECAST = 30 * 86400, 2000
+"""How far back rulings are tried, and the decisions that are read for it, the latest."""
+
+
+OUTCOMES = {
+    "abstain": "left alone",
+    "colocate": "shared",
+    "delay": "delayed",
+    "disjoint": "on a lane of its own",
+    "turns": "in turns",
+}
+
+
+def forecast(store: Store, sides: Sequence[Selector], now: int) -> list[str]:
+    """Say what rulings on such jobs, or such a pair, would have changed in the last 30 days."""
+    records = list(_decisions_on(store, sides[0], now))
+    if not records:
+        return ["In the last 30 days nothing was decided on such jobs."]
+    if len(sides) == 2:
+        return _forecast_of_pair(store, records, sides[1])
+    actions = Counter(record.decision.action for record in records)
+    outcomes = Counter({OUTCOMES.get(name, name): count for name, count in actions.items()})
+    delayed = [one for one in records if one.decision.action == "delay"]
+    waits = sum(one.decision.wait for one in delayed)
+    patterns = Counter(one.prediction.profile.pattern for one in records)
+    return [
+        (
+            f"In the last 30 days: {count_text(len(records), 'decision')} on such jobs, "
+            f"{_counts(outcomes)}; predicted: {_counts(patterns)}."
+        ),
+        (
+            f"Never delay would have changed {len(delayed)} of these, which were to wait "
+            f"{duration_text(waits)} in all; Wrong {len(records) - actions['abstain']}; Right "
+            f"{actions['abstain']}, on which Sluice abstained."
+        ),
+    ]
+
+
+def _forecast_of_pair(store: Store, records: Sequence[Record], other: Selector) -> list[str]:
+    """Say it of the decisions on one side while the other side ran."""
+    is_of = cache(partial(_is_of, store, other))
+    met = [
+        record
+        for record in records
+        if any(is_of(record.cluster, one.job_id) for one in record.decision.coruns)
+    ]
+    apart = sum(record.decision.action in {"delay", "disjoint", "turns"} for record in met)
+    return [
+        (
+            f"In the last 30 days: {count_text(len(records), 'decision')} on the first of the two, "
+            f"{len(met)} of them while the second ran. Keep apart concerns the "
+            f"{len(met) - apart} of these that shared, Let run together the {apart} that did not."
+        )
+    ]
+
+
+def _is_of(store: Store, selector: Selector, cluster: str, job_id: int) -> bool:
+    """Return whether a job is one of those; by user and name, which the history knows of all."""
+    job = store.jobs.job(job_id, cluster or None)
+    return job is not None and (
+        selector.uid in {None, job.uid} and selector.name in {"", core.name_stem(job.name or "")}
+    )
+
+
+def _decisions_on(store: Store, of: Selector, now: int) -> Iterator[Record]:
+    uids = () if of.uid is None else (of.uid,)
+    wanted = Selection(uids, since=now - FORECAST_SECONDS)
+    for decision in store.decisions.latest_decisions(MOST_FORECAST, wanted):
+        try:
+            record = Record.parse(decision.record)
+        except CoreError:
+            continue  # of another version
+        if of.selects(record.submission):
+            yield record
+
+
+def _counts(found: Counter[str]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in found.most_common())
