@@ -26,7 +26,7 @@ from sluiced import BIN, PATIENCE, Sluiced, wait_for
 from sluice.policies import core
 from sluice.policies.bundle_writer import BundleApplication, pack_bundle
 from sluice.slurm import plugin_client
-from sluice.slurm.status import SnapshotLock, is_locked
+from sluice.slurm.status import SnapshotLock, is_locked, status_path, turns_path
 
 pytestmark = pytest.mark.slurm
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
@@ -135,6 +135,32 @@ def test_the_bursts_that_were_held_become_part_of_the_story(sluiced, guarded):
     assert (burst["first_job"], burst["held"], burst["saving"]) == (job + 1, 4.0, 28.0)
     counted = sluiced.sluice("status")["activity"]["turns"]["held"]
     assert (counted["bursts"], counted["node_seconds"]) == (1, 4.0)
+
+
+def test_top_names_the_job_that_writes_most(sluiced, guarded):
+    jobs = [guarded.submit("-J", known_name(), "--wrap=sleep 60") for _ in range(2)]
+    for job in jobs:
+        sluiced.wait_until_joined(job)
+        wait_for(lambda job=job: sluiced.sluice("why", str(job))["slurm"]["started"])
+    now = int(time.time())
+    slow, fast = jobs
+    status = {
+        "failing": {},
+        "named": {"bursts": {str(job): {"text": "writes", "since": now} for job in jobs}},
+        "rates": {str(slow): [1e6, 3, now - 5], str(fast): [5e7, 40, now - 5]},
+        "counts": {"bytes": 10, "uncovered_bytes": 0},
+        "facts": {"mode": "observe", "agents": 1, "active": 2, "holding": 0},
+    }
+    turns = turns_path(sluiced.files.snapshot)
+    lock = SnapshotLock("sluice-turns")
+    lock.move(turns)
+    with closing(lock):
+        status_path(turns).write_text(json.dumps(status))  # as sluice-turns writes it
+        found = sluiced.sluice("top", "--once")
+    rows = {row["job_id"]: row for row in found["rows"]}
+    assert [row["job_id"] for row in found["rows"] if row["by"] == "agents"] == [fast, slow]
+    assert (rows[fast]["write"], rows[fast]["operations"]) == (5e7, 40)
+    assert rows[fast]["action"] == sluiced.sluice("why", str(fast))["record"]["decision"]["action"]
 
 
 def test_a_decision_is_made_again_from_the_history(sluiced, guarded):

@@ -2,6 +2,7 @@
 #include "bursts_state.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct bursts *
 bursts_create (bursts_send *send, bursts_send_place *send_place, void *sender)
@@ -181,21 +182,46 @@ bursts_holding_count (const struct bursts *bursts)
 	return bursts->holding_count;
 }
 
-uint32_t
-bursts_list (const struct bursts *bursts, struct active_burst *out, uint32_t n)
+/* What it writes a second, by its last window; in its first one since it began. */
+static struct volume
+rate_of (const struct burst_job *job, double clock)
 {
+	double seconds = larger (clock - job->began, 1.0);
+	if (job->recent.bytes > 0.0 || job->recent.operations > 0.0)
+		return job->recent;
+	return (struct volume){ job->done.bytes / seconds, job->done.operations / seconds };
+}
+
+static int
+compare_rates (const void *one, const void *other)
+{
+	const struct active_burst *a = one, *b = other;
+	return (a->bytes < b->bytes) - (a->bytes > b->bytes);
+}
+
+uint32_t
+bursts_list (const struct bursts *bursts, double clock, struct active_burst *out,
+	     uint32_t n)
+{
+	static struct active_burst found[BURSTS_MAX_JOBS];
 	uint32_t listed = bursts->active_count < n ? bursts->active_count : n;
-	for (uint32_t i = 0; i < listed; i++) {
+	for (uint32_t i = 0; i < bursts->active_count; i++) {
 		const struct burst_job *job = bursts->active[i];
-		out[i] = (struct active_burst){
+		struct volume rate = rate_of (job, clock);
+		found[i] = (struct active_burst){
 			.job_id = job->id,
 			.lane_mask = job->lane_mask,
 			.first = job->first,
 			.reason = job->reason,
 			.share = job->share,
 			.since = job->since,
+			.began = job->began,
+			.bytes = rate.bytes,
+			.operations = rate.operations,
 		};
 	}
+	qsort (found, bursts->active_count, sizeof found[0], compare_rates);
+	memcpy (out, found, listed * sizeof found[0]);
 	return listed;
 }
 

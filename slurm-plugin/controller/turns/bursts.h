@@ -126,11 +126,14 @@ struct active_burst {
 	uint32_t reason; /* of its verdict: enum sluice_turn_reason */
 	double share;	 /* of full speed that it may have; 0: it is held */
 	double since;	 /* clock of its last change between going and being held */
+	double began;
+	double bytes, operations; /* a second, lately */
 };
-/* Up to n of them; likewise below. */
-uint32_t bursts_list (const struct bursts *bursts, struct active_burst *out, uint32_t n);
+/* Up to n of them, the fastest writers first. */
+uint32_t bursts_list (const struct bursts *bursts, double clock, struct active_burst *out,
+		      uint32_t n);
 
-/* A job with a page and without a reported write. */
+/* A job with a page and without a reported write; up to n are listed. */
 struct silent_job {
 	uint32_t job_id;
 	double since; /* clock at which its first node reported */

@@ -41,11 +41,9 @@ put_lanes (struct json *json, const struct sluice_policy *policy, uint32_t mask)
 
 /* In a lane's name only letters, digits and _ stand. */
 static void
-put_bursts (struct json *json, const struct bursts *bursts,
+put_bursts (struct json *json, const struct active_burst *active, uint32_t n,
 	    const struct status_facts *facts)
 {
-	static struct active_burst active[MAX_NAMED];
-	uint32_t n = bursts_list (bursts, active, MAX_NAMED);
 	json_put (json, "\"bursts\":{");
 	for (uint32_t i = 0; i < n; i++) {
 		const struct active_burst *burst = &active[i];
@@ -68,6 +66,19 @@ put_bursts (struct json *json, const struct bursts *bursts,
 		json_put (json, "\",\"since\":%" PRId64 "}", moment (facts, burst->since));
 	}
 	json_put (json, "}");
+}
+
+/* By job: bytes and operations a second, and since when it has been in a burst. */
+static void
+put_rates (struct json *json, const struct active_burst *active, uint32_t n,
+	   const struct status_facts *facts)
+{
+	json_put (json, "\"rates\":{");
+	for (uint32_t i = 0; i < n; i++)
+		json_put (json, "%s\"%u\":[%.0f,%.0f,%" PRId64 "]", i ? "," : "",
+			  active[i].job_id, active[i].bytes, active[i].operations,
+			  moment (facts, active[i].began));
+	json_put (json, "},");
 }
 
 static void
@@ -123,8 +134,11 @@ put_scales (struct json *json, const struct bursts *bursts,
 static void
 put_named (struct json *json, const struct bursts *bursts, const struct status_facts *facts)
 {
+	static struct active_burst active[MAX_NAMED];
+	uint32_t n = bursts_list (bursts, facts->clock, active, MAX_NAMED);
+	put_rates (json, active, n, facts);
 	json_put (json, "\"named\":{");
-	put_bursts (json, bursts, facts);
+	put_bursts (json, active, n, facts);
 	json_put (json, ",");
 	put_silent (json, bursts, facts);
 	json_put (json, ",");

@@ -54,6 +54,7 @@ DAILY = (
         "gates",
         "Show tokens released, held and waited for, and bursts in turns.",
     ),
+    Verb("top", "Show the jobs, users or programs with most I/O, live."),
     Verb("serve", "Serve the pages on which a site reads and questions Sluice."),
     Verb("doctor", "Check that everything works, and say how to repair it.", "status", "doctor"),
     Verb("review", "Approve, reject or overrule predictions."),

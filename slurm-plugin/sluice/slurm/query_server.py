@@ -24,10 +24,11 @@ from sluice.slurm.records import QueryError
 from sluice.slurm.status import EXPECTED
 from sluice.slurm.unix_socket import LineError, listen, peer_uid, receive_line
 from sluice.slurm.views import query_replies
+from sluice.slurm.views.top import top
 from sluice.slurm.visibility import MAX_REQUEST, Viewer, socket_path, viewer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from sluice.policies.core import Config
     from sluice.slurm.records import Controller, UserDefaults
@@ -42,6 +43,8 @@ MOST_DECISIONS = 1000
 MOST_WORDS = 100
 """Names of users, accounts, … of which a list shall be."""
 MOST_SCORED = 2000
+MOST_COUNTED = 500
+"""Jobs that servers count, of which `top` is told."""
 GATES_SECONDS = 2.0
 """For so long the gates that one user was told hold for the next one, too."""
 REQUEST_MEMBERS: dict[str, type] = {
@@ -144,36 +147,17 @@ class QueryServer:
         if site is None:
             raise QueryError("sluiced has not reached slurmctld yet; ask again")
         who = viewer(uid, site.controller, site.users)
-        arguments = request["arguments"]
-        match request["command"]:
-            case "gates":
-                return self._overview(site.config)
-            case "decisions":
-                limit = min(_number(arguments, "limit"), MOST_DECISIONS)
-                since = _number({"since": 0} | arguments, "since")
-                with _history(site.config) as store:
-                    return query_replies.decisions(
-                        store, who, limit=limit, since=since, **_selection(arguments)
-                    )
-            case "why":
-                job, cluster = _text(arguments, "job"), arguments.get("cluster")
-                with _history(site.config) as store:
-                    return query_replies.why(
-                        store, who, job=job or "", cluster=cluster and str(cluster)[:256]
-                    )
-            case "model score":
-                since = _number(arguments, "since")
-                with _history(site.config) as store:
-                    return query_replies.model_score(store, who, since=since, most=MOST_SCORED)
-            case "report":
-                since = _number(arguments, "since")
-                with _history(site.config) as store:
-                    return query_replies.report(store, who, config=site.config, since=since)
-            case "predict":
-                return _predict(site.config, who, _job(arguments.get("request")))
-        raise QueryError(
-            "sluiced does not answer this; ask an administrator, or in the service group"
-        )
+        command, arguments = request["command"], request["arguments"]
+        if command == "gates":
+            return self._overview(site.config)
+        if command == "predict":
+            return _predict(site.config, who, _job(arguments.get("request")))
+        if not isinstance(command, str) or command not in OF_HISTORY:
+            raise QueryError(
+                "sluiced does not answer this; ask an administrator, or in the service group"
+            )
+        with _history(site.config) as store:
+            return OF_HISTORY[command](store, who, site.config, arguments)
 
     def _overview(self, config: Config) -> Any:
         """Return the gates: numbers of all jobs together, which name no user."""
@@ -183,6 +167,45 @@ class QueryServer:
                 found = overview(config, int(time.time()))
                 self._gates = (time.monotonic(), found)
             return found
+
+
+def _decisions(store: Store, who: Viewer, _: Config, arguments: dict[str, Any]) -> Any:
+    limit = min(_number(arguments, "limit"), MOST_DECISIONS)
+    since = _number({"since": 0} | arguments, "since")
+    return query_replies.decisions(store, who, limit=limit, since=since, **_selection(arguments))
+
+
+def _why(store: Store, who: Viewer, _: Config, arguments: dict[str, Any]) -> Any:
+    job, cluster = _text(arguments, "job"), arguments.get("cluster")
+    return query_replies.why(store, who, job=job or "", cluster=cluster and str(cluster)[:256])
+
+
+def _score(store: Store, who: Viewer, _: Config, arguments: dict[str, Any]) -> Any:
+    since = _number(arguments, "since")
+    return query_replies.model_score(store, who, since=since, most=MOST_SCORED)
+
+
+def _report(store: Store, who: Viewer, config: Config, arguments: dict[str, Any]) -> Any:
+    since = _number(arguments, "since")
+    return query_replies.report(store, who, config=config, since=since)
+
+
+def _top(store: Store, who: Viewer, config: Config, arguments: dict[str, Any]) -> Any:
+    counted = arguments.get("counted", [])
+    if not isinstance(counted, list) or len(counted) > MOST_COUNTED:
+        raise QueryError(f"counted is a list of at most {MOST_COUNTED} jobs")
+    jobs = [_number({"counted": job}, "counted") for job in counted]
+    return top(store, who, config, int(time.time()), jobs)
+
+
+OF_HISTORY: dict[object, Callable[[Store, Viewer, Config, dict[str, Any]], Any]] = {
+    "decisions": _decisions,
+    "why": _why,
+    "model score": _score,
+    "report": _report,
+    "top": _top,
+}
+"""What is answered from the history, by the command that asks."""
 
 
 def _refuse(connection: socket.socket) -> None:

@@ -176,6 +176,8 @@ class Status:
     """When it runs next, at the earliest."""
     children: dict[str, dict[str, Any]] = field(default_factory=dict)
     """How the programs fare that sluiced runs, by name: `children.ChildState`."""
+    rates: dict[str, list[float]] = field(default_factory=dict)
+    """Of sluice-turns, by job: bytes and operations a second, and when its burst began."""
     _written: str = ""
 
     def fails(self, topic: str, text: str) -> None:
@@ -235,6 +237,7 @@ def read_status(snapshot: Path) -> Status | None:
             ran=dict(found.get("ran", {})),
             due=dict(found.get("due", {})),
             children={name: dict(row) for name, row in found.get("children", {}).items()},
+            rates={job: list(map(float, row)) for job, row in found.get("rates", {}).items()},
         )
     except (OSError, CoreError, ValueError, KeyError, TypeError, AttributeError):
         return None

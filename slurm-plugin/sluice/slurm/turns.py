@@ -44,9 +44,18 @@ def turns_now(config: Config) -> dict[str, Any] | None:
         "covered": covered(status),
         "lanes": {lane: row.text for lane, row in status.named.get(LANES, {}).items()},
         "bursts": [
-            {"job_id": int(job), "state": row.text, "since": row.since} for job, row in rows
+            {"job_id": int(job), "state": row.text, "since": row.since} | _rate(status, job)
+            for job, row in rows
         ],
     }
+
+
+def _rate(status: Status, job: str) -> dict[str, Any]:
+    """Return what a job writes a second in its burst, and since when."""
+    rate = status.rates.get(job)
+    if rate is None or len(rate) != 3:
+        return {"bytes": None, "operations": None, "began": None}
+    return {"bytes": rate[0], "operations": rate[1], "began": int(rate[2])}
 
 
 def covered(status: Status) -> float | None:
