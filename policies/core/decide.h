@@ -65,9 +65,10 @@ struct sluice_place {
 	uint32_t need;		      /* targets: sluice_placement_need */
 	struct sluice_placed_job job; /* block.count 0: all targets of its lanes */
 	struct sluice_placement_choice choice;
-	/* An input: the latest jobs that got a block after the snapshot was taken. */
+	/* Inputs: which it is of the jobs that get a block, for blocks that cost the same;
+	 * the latest jobs that got one after the snapshot was taken. */
+	uint32_t turn;
 	uint32_t since_count;
-	uint32_t reserved;
 	struct sluice_placed_job since[SLUICE_MAX_SINCE];
 };
 
@@ -96,6 +97,9 @@ void sluice_corunner_set_remove (struct sluice_corunner_set *set, uint32_t job_i
 /* A job with a block that waits, or runs without being in the set, comes or goes. */
 void sluice_corunner_set_place (struct sluice_corunner_set *set,
 				const struct sluice_placed_job *job, int is_there);
+/* See sluice_placement_see. */
+void sluice_corunner_set_see (struct sluice_corunner_set *set,
+			      const struct sluice_target *target);
 /* The situation must have been created with the set's bundle and a snapshot. */
 void sluice_situation_renew (struct sluice_situation *situation,
 			     struct sluice_corunner_set *set);
@@ -120,7 +124,7 @@ void sluice_decide (struct sluice_workspace *workspace,
 		    struct sluice_decision *out);
 
 /* Choose the block of a job that was decided on in this mode (enum sluice_mode). The caller
- * has filled in since and since_count of a place that is else 0. situation may be NULL. */
+ * has filled in the inputs of a place that is else 0. situation may be NULL. */
 void sluice_decide_block (struct sluice_workspace *workspace,
 			  const struct sluice_situation *situation,
 			  const struct sluice_config *config, uint32_t mode,

@@ -59,6 +59,6 @@ sluice_decide_block (struct sluice_workspace *workspace, const struct sluice_sit
 		return;
 	sluice_placement_choose (with_latest (workspace, s->placements[lane], place),
 				 place->need, place->job.duty, place->job.nodes,
-				 submission->lot, &place->choice);
+				 place->turn, &place->choice);
 	place->job.block = place->choice.block;
 }

@@ -125,6 +125,18 @@ sluice_placement_fill (struct sluice_placement *p, uint32_t target, double used,
 	set_closed (p, target, FULL, capacity > 0.0 && fill >= sluice_full_share);
 }
 
+void
+sluice_placement_see (struct sluice_placement *p, const struct sluice_target *target)
+{
+	const struct sluice_placed slow
+	    = { target->missing, 0.0, { (uint16_t)target->target, 1 } };
+
+	sluice_placement_fill (p, target->target, target->used, target->capacity);
+	sluice_placement_close (p, target->target, target->is_closed != 0);
+	if (target->target < p->targets)
+		sluice_placement_add (p, &slow);
+}
+
 /* Nothing is uneven while nothing is known of the filling. */
 static double
 fill_bound (const struct sluice_placement *p)

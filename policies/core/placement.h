@@ -49,6 +49,15 @@ struct sluice_placed_job {
 	double nodes;
 };
 
+/* What is seen of a target of a lane. */
+struct sluice_target {
+	uint32_t lane, target;
+	double used, capacity; /* as sluice_placement_fill takes them */
+	double missing;	       /* share of its rate: it is slow */
+	uint32_t is_closed;    /* 1: it is down */
+	uint32_t reserved;
+};
+
 /* Of every block, the root at 1 and the children of i at 2 i and 2 i + 1; the targets are
  * the leaves, from SLUICE_MAX_TARGETS on. */
 struct sluice_placement {
@@ -87,6 +96,9 @@ void sluice_placement_fill (struct sluice_placement *p, uint32_t target, double 
 
 /* A target that is down, or not to be used; no block that has it is chosen. */
 void sluice_placement_close (struct sluice_placement *p, uint32_t target, int is_closed);
+
+/* All of that; what is missing of its rate counts once for each call. */
+void sluice_placement_see (struct sluice_placement *p, const struct sluice_target *target);
 
 /*
  * The block of so many targets on which a job costs least. Among those that cost the same

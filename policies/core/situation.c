@@ -388,6 +388,14 @@ sluice_corunner_set_place (struct sluice_corunner_set *set,
 }
 
 void
+sluice_corunner_set_see (struct sluice_corunner_set *set,
+			 const struct sluice_target *target)
+{
+	if (target->lane < SLUICE_MAX_LANES && set->placements[target->lane])
+		sluice_placement_see (set->placements[target->lane], target);
+}
+
+void
 sluice_situation_renew (struct sluice_situation *s, struct sluice_corunner_set *set)
 {
 	prepare_lanes (s, set);

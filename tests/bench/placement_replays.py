@@ -24,10 +24,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "replay"))
 
 from gains import TRACES
 
+from sluice.policies import core
+from sluice.policies.bundle_writer import BundleApplication, pack_bundle
 from sluice.sim import engine
 from sluice.sim.engine import JOB, Machine, Workload
+from sluice.sim.policies.policies import Core, NoPolicy
+from sluice.sim.policies.site_bundle import SCRIPT, SiteBundle
 from sluice.sim.replay.compare import compare
-from sluice.sim.storage.mean_field import LOAD, PLACED, Contention, configuration
+from sluice.sim.storage.mean_field import LOAD, Contention, configuration
 from sluice.sim.storage.turns import take_turns
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "evidence" / "placement.md"
@@ -59,6 +63,8 @@ class Way:
     """Seconds until a verdict is in effect; bursts shorter than 20 of these are not held."""
     error: float = 0.0
     """Of what is predicted, sd of its logarithm."""
+    least: float = 0.0
+    """Share of I/O from which jobs are placed (MinIoShare)."""
     covered: float = 1.0
     everywhere: bool = False
     """Whether all jobs use all targets."""
@@ -71,6 +77,7 @@ ROUND_ROBIN = Way("round robin, undisturbed", "round-robin")
 DISTURBED = Way("round robin, 2 other creates a second", "round-robin", 2.0)
 BLOCKS = Way("blocks by pairs, once a job", blocks=True)
 WRONG = replace(BLOCKS, name="blocks, duty wrong by sd 1", error=1.0)
+HEAVY = replace(BLOCKS, name="blocks, of jobs that write for 2 % of the time", least=0.02)
 TURNS = Way("turns, by chance", turns=True)
 BOTH = replace(BLOCKS, name="blocks and turns", turns=True)
 SOON = replace(BOTH, name="blocks and turns, verdicts after 0.2 s", latency=0.2)
@@ -84,7 +91,7 @@ EVERYWHERE = Way("all jobs on all targets", everywhere=True)
 EVERYWHERE_BLOCKS = replace(EVERYWHERE, name="all jobs on all targets, blocks", blocks=True)
 LINKS = Way("links of 2 of 8 targets", link=2.0)
 LINKS_BLOCKS = replace(LINKS, name="links of 2 of 8 targets, blocks", blocks=True)
-WAYS = (CHANCE, DISTURBED, ROUND_ROBIN, BLOCKS, WRONG, TURNS, BOTH, SOON, CREATE)
+WAYS = (CHANCE, DISTURBED, ROUND_ROBIN, BLOCKS, WRONG, HEAVY, TURNS, BOTH, SOON, CREATE)
 OTHERS = (EVERYWHERE, EVERYWHERE_BLOCKS, LINKS, LINKS_BLOCKS)
 WIDTHS = (1, 4, 16)
 """Of which the loss is told apart, for the law's term of uneven load."""
@@ -146,15 +153,40 @@ def loads_of(jobs: Jobs, way: Way, is_covered: np.ndarray) -> np.ndarray:
     return loads
 
 
-def places_of(jobs: Jobs, way: Way, is_covered: np.ndarray, seed: int) -> np.ndarray:
-    """Return what is predicted of the jobs."""
-    places = np.zeros(len(jobs.width), PLACED)
-    error = np.random.default_rng((seed, 1)).normal(size=len(places))
-    places["duty"] = np.minimum(jobs.duty * np.exp(way.error * error), 1.0)
-    places["nodes"] = jobs.nodes
-    wanted = is_covered & (not way.everywhere)
-    places["block"]["count"] = np.where(wanted, jobs.width, 0)
-    return places
+CONF = f"Mode=enforce\nLane=all Targets={TARGETS} Bandwidth={TARGETS * RATE:.0f} Place=blocks\n"
+"""With MinIoShare."""
+
+
+def site_of(jobs: Jobs, way: Way, is_covered: np.ndarray, seed: int) -> SiteBundle:
+    """Return a site that has earlier runs of each job that is covered, and their duty."""
+    error = np.random.default_rng((seed, 1)).normal(size=len(jobs.width))
+    duty = np.minimum(jobs.duty * np.exp(way.error * error), 1.0)
+    width = np.full(len(duty), TARGETS) if way.everywhere else jobs.width
+    submissions, table = [], []
+    for i in range(len(duty)):
+        name = "job_" + "".join("abcdefghij"[int(digit)] for digit in str(i))
+        submissions.append(core.submission_of({"name": name, "script": SCRIPT, "io_dir": 1}))
+        asked = core.submission_of({"uid": 1, "name": name})
+        profile = {
+            "pattern": "aw",
+            "share": {"aw": 1.0},
+            "confidence": 1.0,
+            "runs": 9,
+            "io_share": float(duty[i]),
+            "targets": float(width[i]),
+        }
+        if is_covered[i]:
+            key = core.application_key(asked, "user_name")
+            table.append(BundleApplication(key, "user_name", i + 1, profile))
+    config = f"{CONF}MinIoShare={way.least}\n"
+    bundle = pack_bundle(
+        policy=core.parse_config("sluice.conf", config.encode()).policy,
+        interference=core.default_interference(),
+        applications=table,
+        text="{}",
+        created=0,
+    )
+    return SiteBundle(bundle, config, submissions, np.arange(len(duty)))
 
 
 def replayed(way: Way, load: float, seed: int, hours: float = HOURS) -> dict[str, float]:
@@ -171,12 +203,16 @@ def replayed(way: Way, load: float, seed: int, hours: float = HOURS) -> dict[str
     config.seed = seed
     if way.turns:
         take_turns(config.turns, {"latency": way.latency})
-    predicted = places_of(jobs, way, covered, seed) if way.blocks else None
-    contention = Contention(config, loads_of(jobs, way, covered), predicted=predicted)
+    contention = Contention(config, loads_of(jobs, way, covered))
     rows = np.zeros(len(jobs.width), JOB)
     rows["submit"], rows["runtime"] = jobs.submit, jobs.life
-    rows["limit"], rows["slots"] = np.inf, 1
-    engine.run(Workload(Machine((len(rows),)), rows), storage=contention.storage)
+    rows["limit"], rows["slots"] = np.inf, jobs.nodes
+    workload = Workload(Machine((int(jobs.nodes.sum()),)), rows)
+    decider = NoPolicy(len(rows))
+    if way.blocks:
+        site = site_of(jobs, way, covered, seed)
+        decider = Core(site, workload, epoch=0.0, other=decider)
+    engine.run(workload, storage=contention.storage, policy=decider.table)
     found = contention.results
     lost = jobs.nodes * (found["io"] - found["io_alone"])
     alone = jobs.nodes * found["io_alone"]

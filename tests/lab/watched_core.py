@@ -172,6 +172,9 @@ class Watched:
             if 0 < usual < self.running[job]["expected_end"] - began:
                 self.usual_ends[job] = began + 1 + math.ceil(usual)
 
+    def _begins(self, _self, storage):
+        self._inner.begins(self._inner.self, storage)
+
     def _ended(self, _self, now, job):
         self._inner.ended(self._inner.self, now, job)
         self.running.pop(job, None)

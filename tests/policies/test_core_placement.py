@@ -257,13 +257,15 @@ WIDE = {**STREAMING, "targets": 4.0, "rate": 2 * GIB, "spread": {"rate": 0.1, "t
 OWN_DIRECTORY = {"flags": ["io_dir"]}
 
 
-def placed_alongside(*others, conf=LANE, profile=WIDE, waiting=(), mode="observe", **members):
+def placed_alongside(
+    *others, conf=LANE, profile=WIDE, waiting=(), mode="observe", turn=0, **members
+):
     """The record of a job alongside these, and its situation and configuration."""
     config = core.parse_config("sluice.conf", f"Mode={mode}\n{conf}".encode())
     made_ready = Situation(
         bundle(application(profile), conf=conf), snapshot(*others, placed=waiting)
     )
-    made = decide(made_ready, config, submission(**members), NOW, totals=[10**6] * 2)
+    made = decide(made_ready, config, submission(**members), NOW, totals=[10**6] * 2, turn=turn)
     assert replay_place(made, made_ready, config) == made.place.bytes
     return made
 
@@ -350,9 +352,9 @@ def test_a_lane_of_its_own_has_blocks_too():
     assert (made.place.job.lane, made.place.job.block.count) == (1, 4)
 
 
-def test_idle_blocks_are_drawn_by_lot():
-    firsts = {block_of(placed_alongside(lot=lot))[0] for lot in range(1, 9)}
-    assert firsts == {0, 4, 8, 12}
+def test_idle_blocks_are_taken_in_turn():
+    firsts = [block_of(placed_alongside(turn=turn))[0] for turn in range(5)]
+    assert firsts == [0, 4, 8, 12, 0]
 
 
 @pytest.mark.parametrize(

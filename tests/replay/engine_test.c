@@ -19,9 +19,11 @@ struct storage {
 };
 
 static int
-storage_start (void *self, double now, uint32_t job, uint32_t lane_mask)
+storage_start (void *self, double now, uint32_t job, uint32_t lane_mask,
+	       struct sluice_block block)
 {
 	struct storage *s = self;
+	CHECK (block.count == (lane_mask ? 4 : 0));
 	CHECK (s->end[job] == INFINITY);
 	CHECK (lane_mask == 0 || lane_mask == 5);
 	s->end[job] = now + 2 * jobs[job].runtime;
@@ -62,6 +64,7 @@ policy_submitted (void *self, double now, uint32_t job, struct sluice_choice *ch
 	CHECK (now >= jobs[job].submit);
 	CHECK (choice->token_count == 0);
 	choice->lane_mask = 5;
+	choice->block = (struct sluice_block){ 8, 4 };
 	choice->token_count = 1;
 	choice->tokens[0] = (struct sluice_license_need){ 0, 1 };
 }
@@ -88,6 +91,13 @@ policy_counts_end (void *self, double now, uint32_t job)
 	(void)now;
 	(void)job;
 	((uint32_t *)self)[2]++;
+}
+
+static void
+policy_begins (void *self, const struct sluice_replay_storage *storage)
+{
+	CHECK (storage->run == storage_run);
+	CHECK (((uint32_t *)self)[0] == 0);
 }
 
 static void
@@ -133,9 +143,13 @@ static void
 run (const struct sluice_workload *w, struct storage *storage, uint32_t *calls)
 {
 	struct sluice_replay_storage table
-	    = { storage, storage_start, storage_stop, storage_run };
-	struct sluice_replay_policy policy = { calls, policy_submitted, policy_starting,
-					       policy_counts_start, policy_counts_end };
+	    = { storage, storage_start, storage_stop, storage_run, NULL };
+	struct sluice_replay_policy policy = { calls,
+					       policy_submitted,
+					       policy_starting,
+					       policy_counts_start,
+					       policy_counts_end,
+					       policy_begins };
 	struct sluice_error err;
 	struct sluice_engine *e
 	    = sluice_engine_new (w, storage ? &table : NULL, calls ? &policy : NULL, &err);

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ENGINE = ROOT / "sim" / "engine"
 FOLDERS = (
     *(ENGINE / name for name in ("scheduler", "storage", "policies")),
-    ROOT / "policies" / "core",
+    *(ROOT / "policies" / name for name in ("core", "files")),
 )
 FLAGS = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-g"]
 SANITIZERS = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
@@ -41,7 +41,7 @@ def build(program: Path, flags: list[str]) -> Path:
 
 def make_bundle(path: Path) -> Path:
     """Of Sluice with cheap waits, which keeps many jobs back, on one undivided file system."""
-    config = core.parse_config("sluice.conf", b"MaxDelay=900\nWaitPrice=0\nMargin=0\nMinSaving=0\n")
+    config = core.parse_config("sluice.conf", b"MaxDelay=900\nWaitPrice=0\nMinSaving=0\n")
     applications = []
     for i, (name, profile) in enumerate(zip(NAMES, PROFILES, strict=True)):
         submission = core.submission_of({"uid": 1, "name": name, "script": "#!/bin/sh\n"})

@@ -166,11 +166,14 @@ def decide(
     number: int = 0,
     cluster: str = "",
     totals: Sequence[int] = (),
+    turn: int = 0,
+    since: Sequence[Mapping[str, Any]] = (),
 ) -> Record:
     """Decide on a submission at time now (UTC seconds), as the plugin does.
 
     situation None: there is no valid bundle. totals: how many tokens of the job's class
-    the controller has, by lane; what is missing is 0.
+    the controller has, by lane; what is missing is 0. turn: for how many jobs a block was chosen
+    before; since: the latest of them (struct sluice_placed_job) that the snapshot lacks.
     """
     struct = new(
         "struct sluice_record",
@@ -181,6 +184,7 @@ def decide(
             "config_checksum": config.checksum,
             "cluster": cluster,
             "submission": submission,
+            "place": {"turn": turn, "since_count": len(since), "since": [*since]},
         },
     )
     handle = situation.handle if situation else ffi.NULL
@@ -203,7 +207,7 @@ def replay(record: Record, situation: Situation | None, config: Config) -> bytes
 def replay_place(record: Record, situation: Situation | None, config: Config) -> bytes:
     """Choose a record's block again; the bytes equal record.place.bytes."""
     out = ffi.new("struct sluice_place *")
-    out.since_count = record.struct.place.since_count
+    out.turn, out.since_count = record.struct.place.turn, record.struct.place.since_count
     out.since = record.struct.place.since
     with _workspace() as workspace:
         _place(workspace, situation, config, record.struct, out)

@@ -71,6 +71,9 @@ sluice_gates_policy_results (const struct sluice_gates_policy *policy);
  * it knows of a job is what the bundle predicts for its submission; when others end, what
  * their limits say, or their predicted run times.
  *
+ * On a lane with Place=blocks it chooses the block of a job together with the decision;
+ * jobs that wait count as well.
+ *
  * Slurm here gives the tokens that the gates let out to the first job that could start;
  * a job that finds none waits, and blocks no other. From when it could first have started,
  * it is charged.
@@ -85,6 +88,9 @@ struct sluice_core_setup {
 	uint32_t association_count;
 	const struct sluice_association *associations; /* by user: charged for waits */
 	int64_t epoch;				       /* UTC seconds of time 0 */
+	/* The policy that says when jobs start: then the core only places them. NULL: the
+	 * core says that, too. */
+	const struct sluice_replay_policy *other;
 };
 
 struct sluice_core_policy;

@@ -13,6 +13,9 @@ enum {
 	NO_ROW = UINT32_MAX,
 };
 
+/* How full targets are is looked at no more often. */
+static const double filled_every = 60.0; /* s */
+
 /* A poll comes at each event, so nothing passes between two of them. */
 static const double soon = 1e-3; /* s */
 
@@ -22,7 +25,10 @@ struct plan {
 	uint32_t row;		     /* in the control loop; NO_ROW: it is not there */
 	uint16_t klass;		     /* enum sluice_class, with or without tokens */
 	uint16_t reserved;
-	double saving; /* node-s, of the last decision */
+	double saving;			/* node-s, of the last decision */
+	struct sluice_placed_job place; /* block.count 0: none */
+	uint32_t is_waiting;		/* 1: on that, and no co-runner */
+	uint32_t reserved_too;
 };
 
 /* The jobs with tokens, and those that run without and matter to storage. */
@@ -47,9 +53,13 @@ struct sluice_core_policy {
 	struct sluice_workspace *workspace;
 	struct running_jobs *running;
 	uint64_t renewed;  /* version of the co-runners in the situation */
+	uint32_t placed;   /* jobs that got a block so far */
 	uint32_t decided;  /* the job whose prediction `latest` holds; UINT32_MAX: none */
 	uint32_t is_stale; /* 1: something happened since the last poll */
-	double polled;	   /* s */
+	uint32_t reserved;
+	double polled;				     /* s */
+	double filled;				     /* s: when targets were looked at */
+	const struct sluice_replay_storage *storage; /* NULL: none */
 	struct sluice_decision latest;
 	struct rows rows;
 	struct sluice_control_facts facts;
@@ -247,10 +257,32 @@ note (struct sluice_core_policy *p, uint32_t job, const struct sluice_decision *
 	    = (struct sluice_core_decision){ .job = job, .decision = *decision };
 }
 
+/* Of lanes with blocks; the storage counts targets over all lanes. */
+static void
+look_at_targets (struct sluice_core_policy *p, double now)
+{
+	if (!p->storage || !p->storage->filled || now < p->filled + filled_every)
+		return;
+	uint32_t before = 0;
+	for (uint32_t lane = 0; lane < p->policy->lane_count; lane++) {
+		const struct sluice_lane *on = &p->policy->lanes[lane];
+		for (uint32_t i = 0; on->has_blocks && i < on->targets; i++)
+			running_jobs_see (p->running, &(struct sluice_target){
+							  .lane = lane,
+							  .target = i,
+							  .used = p->storage->filled (
+							      p->storage->self, before + i),
+						      });
+		before += on->targets;
+	}
+	p->filled = now;
+}
+
 /* Bring the situation up to date with the running jobs. */
 static void
 renew (struct sluice_core_policy *p, double now)
 {
+	look_at_targets (p, now);
 	uint64_t version = running_jobs_update (p->running, utc (p, now));
 	if (version != p->renewed) {
 		sluice_situation_renew (p->situation, running_jobs_set (p->running));
@@ -258,6 +290,28 @@ renew (struct sluice_core_policy *p, double now)
 		p->is_stale = 1;
 	}
 	p->state.taken = utc (p, now);
+}
+
+/* From a decision on until it starts, a job counts on its block as one that waits. */
+static void
+set_waiting (struct sluice_core_policy *p, uint32_t job, uint32_t is_there)
+{
+	struct plan *plan = &p->plans[job];
+	if (plan->place.block.count && plan->is_waiting != is_there)
+		running_jobs_place (p->running, &plan->place, (int)is_there);
+	plan->is_waiting = is_there;
+}
+
+static void
+decide_block (struct sluice_core_policy *p, uint32_t job,
+	      const struct sluice_submission *submission)
+{
+	struct sluice_place place = { .turn = p->placed };
+	sluice_decide_block (p->workspace, p->situation, p->setup.config,
+			     SLUICE_MODE_ENFORCE, submission, &p->latest, &place);
+	p->placed += place.job.block.count > 0;
+	p->plans[job].place = place.job;
+	set_waiting (p, job, 1);
 }
 
 static void
@@ -270,6 +324,7 @@ decide (struct sluice_core_policy *p, double now, uint32_t job)
 		       p->state.taken, &p->latest);
 	p->decided = job;
 	note (p, job, &p->latest);
+	decide_block (p, job, &submission);
 }
 
 /* The profile of a job as it is predicted, which most often was just done. */
@@ -446,10 +501,15 @@ static void
 submitted (void *self, double now, uint32_t job, struct sluice_choice *choice)
 {
 	struct sluice_core_policy *p = self;
-	(void)choice;
+	const struct sluice_replay_policy *other = p->setup.other;
 	p->made_count = 0;
 	p->facts.clock = now + 1.0;
 	decide (p, now, job);
+	choice->block = p->plans[job].place.block;
+	if (other && other->submitted)
+		other->submitted (other->self, now, job, choice);
+	if (other)
+		return;
 	sluice_tokens_of (p->policy, &p->latest, &p->plans[job].tokens);
 	if (!is_enforced (p, job))
 		p->plans[job].tokens.lane_mask = 0;
@@ -529,6 +589,11 @@ starting (void *self, double now, uint32_t job, struct sluice_choice *choice)
 	struct sluice_core_policy *p = self;
 	struct plan *plan = &p->plans[job];
 	struct sluice_policy_result *result = &p->results[job];
+	const struct sluice_replay_policy *other = p->setup.other;
+	if (other && other->starting)
+		other->starting (other->self, now, job, choice);
+	if (other)
+		return;
 	p->made_count = 0;
 	if (plan->tokens.lane_mask)
 		see_room (p, now, job);
@@ -556,6 +621,9 @@ started (void *self, double now, uint32_t job)
 {
 	struct sluice_core_policy *p = self;
 	struct plan *plan = &p->plans[job];
+	const struct sluice_replay_policy *other = p->setup.other;
+	if (other && other->started)
+		other->started (other->self, now, job);
 	if (plan->klass == SLUICE_CLASS_NONE) {
 		remove_row (p, job);
 		return;
@@ -565,13 +633,18 @@ started (void *self, double now, uint32_t job)
 		.nodes = (uint32_t)p->setup.jobs[job].slots,
 		.lane_mask = confinement (p, &plan->tokens),
 		.klass = plan->klass,
+		.block = plan->place.block,
 		.profile = *profile_of (p, job),
 	};
 	struct sluice_submission submission;
 	sluice_core_submission (&p->setup, job, &submission);
 	sluice_identity_of (&submission, &corunner.identity);
 	double limit = fmin (p->setup.jobs[job].limit, 1e9);
-	running_jobs_enter (p->running, &corunner, utc (p, now), utc (p, now + limit));
+	set_waiting (p, job, 0);
+	if (running_jobs_enter (p->running, &corunner, utc (p, now), utc (p, now + limit)))
+		set_waiting (p, job, 1); /* it goes on to count by itself */
+	if (other)
+		return;
 	if (plan->row == NO_ROW && !add_row (p, job, &corunner.profile))
 		return;
 	p->rows.jobs[plan->row].state = SLUICE_CONTROL_RUNS;
@@ -582,10 +655,20 @@ static void
 ended (void *self, double now, uint32_t job)
 {
 	struct sluice_core_policy *p = self;
-	(void)now;
+	const struct sluice_replay_policy *other = p->setup.other;
+	if (other && other->ended)
+		other->ended (other->self, now, job);
+	set_waiting (p, job, 0);
 	if (p->plans[job].klass != SLUICE_CLASS_NONE)
 		running_jobs_leave (p->running, job);
 	remove_row (p, job);
+}
+
+static void
+begins (void *self, const struct sluice_replay_storage *storage)
+{
+	struct sluice_core_policy *p = self;
+	p->storage = storage;
 }
 
 /* No user, the associations as users, and as many accounts at most. */
@@ -605,7 +688,7 @@ prepare (struct sluice_core_policy *p)
 	const struct sluice_bundle *bundle = p->setup.bundle;
 	p->policy = sluice_bundle_policy (bundle);
 	p->decided = UINT32_MAX;
-	p->polled = -INFINITY;
+	p->polled = p->filled = -INFINITY;
 	p->facts.max_delay = p->policy->max_delay;
 	p->facts.grace = INFINITY; /* here nothing keeps a job from being released */
 	for (uint32_t k = 0; k < SLUICE_CLASS_COUNT; k++)
@@ -638,6 +721,7 @@ sluice_core_policy_new (const struct sluice_core_setup *setup)
 		.starting = starting,
 		.started = started,
 		.ended = ended,
+		.begins = begins,
 	};
 	if (prepare (p) == 0)
 		return p;

@@ -52,7 +52,7 @@ note_end (struct running_jobs *c, const struct runner *runner)
 		c->next_overdue = end;
 }
 
-void
+int
 running_jobs_enter (struct running_jobs *c, struct sluice_corunner *corunner, int64_t now,
 		    int64_t limit)
 {
@@ -61,13 +61,29 @@ running_jobs_enter (struct running_jobs *c, struct sluice_corunner *corunner, in
 	if (usual > 0.0 && usual < (double)(limit - now))
 		corunner->expected_end = now + 1 + (int64_t)ceil (usual);
 	if (sluice_corunner_set_add (c->set, corunner) < 0)
-		return;
+		return -1;
 	struct runner *runner = &c->runners[c->count++];
 	*runner = (struct runner){
 		.corunner = *corunner,
 		.limit = limit,
 	};
 	note_end (c, runner);
+	c->version++;
+	return 0;
+}
+
+void
+running_jobs_place (struct running_jobs *c, const struct sluice_placed_job *job,
+		    int is_there)
+{
+	sluice_corunner_set_place (c->set, job, is_there);
+	c->version++;
+}
+
+void
+running_jobs_see (struct running_jobs *c, const struct sluice_target *target)
+{
+	sluice_corunner_set_see (c->set, target);
 	c->version++;
 }
 

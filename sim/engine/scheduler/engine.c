@@ -86,6 +86,8 @@ sluice_engine_new (const struct sluice_workload *workload,
 	}
 	if (!e)
 		sluice_fail (err, "no memory for %u jobs", workload->job_count);
+	else if (storage && policy && policy->begins)
+		policy->begins (policy->self, storage);
 	return e;
 }
 

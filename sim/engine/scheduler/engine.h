@@ -7,6 +7,7 @@
 #ifndef SLUICE_ENGINE_H
 #define SLUICE_ENGINE_H
 
+#include "placement.h"
 #include "workload.h"
 
 /*
@@ -23,24 +24,30 @@ struct sluice_replay_storage_end {
 /* The storage model that answers. Calls come in the order of time. */
 struct sluice_replay_storage {
 	void *self;
-	/* A job starts on the lanes of lane_mask (0: all); -1: no memory. */
-	int (*start) (void *self, double now, uint32_t job, uint32_t lane_mask);
+	/* A job starts on the lanes of lane_mask (0: all), on a block of their targets
+	 * (count 0: on all of them); -1: no memory. */
+	int (*start) (void *self, double now, uint32_t job, uint32_t lane_mask,
+		      struct sluice_block block);
 	/* A job is killed or preempted. */
 	void (*stop) (void *self, double now, uint32_t job);
 	/* Run up to and including until: 1 at the first end of a job, 0 without one;
 	 * called again after each 1. */
 	int (*run) (void *self, double until, struct sluice_replay_storage_end *end);
+	/* Bytes on a target, counted from 0 over all lanes; -1: there is no such target, or
+	 * they are not told apart. NULL: likewise. */
+	double (*filled) (void *self, uint32_t target);
 };
 
 enum { SLUICE_MAX_TOKENS = 4 };
 
 /* What a policy wants of one job. */
 struct sluice_choice {
-	double not_before;    /* do not start earlier; at most now: start */
-	double hold_until;    /* after now: not yet; see starting */
-	double wake;	      /* the engine's own */
-	uint32_t lane_mask;   /* lanes it will write to; 0: all */
-	uint32_t token_count; /* licences that it takes next to its own */
+	double not_before;	   /* do not start earlier; at most now: start */
+	double hold_until;	   /* after now: not yet; see starting */
+	double wake;		   /* the engine's own */
+	uint32_t lane_mask;	   /* lanes it will write to; 0: all */
+	uint32_t token_count;	   /* licences that it takes next to its own */
+	struct sluice_block block; /* of the targets of its lanes; count 0: all of them */
 	struct sluice_license_need tokens[SLUICE_MAX_TOKENS];
 };
 
@@ -59,6 +66,8 @@ struct sluice_replay_policy {
 			  struct sluice_choice *choice);
 	void (*started) (void *self, double now, uint32_t job);
 	void (*ended) (void *self, double now, uint32_t job);
+	/* Once, before all others: the storage that answers; not called without one. */
+	void (*begins) (void *self, const struct sluice_replay_storage *storage);
 };
 
 enum sluice_job_state {

@@ -73,8 +73,11 @@ expect_end (struct sluice_engine *e, uint32_t run)
 	const struct run *r = &e->runs[run];
 	double end = r->expected_end;
 	if (e->storage) {
-		uint32_t lanes = e->choices ? e->choices[r->job].lane_mask : 0;
-		if (e->storage->start (e->storage->self, e->now, r->job, lanes))
+		static const struct sluice_choice anywhere;
+		const struct sluice_choice *choice
+		    = e->choices ? &e->choices[r->job] : &anywhere;
+		if (e->storage->start (e->storage->self, e->now, r->job, choice->lane_mask,
+				       choice->block))
 			return -1;
 	} else if (e->now + e->workload->jobs[r->job].runtime < end) {
 		end = e->now + e->workload->jobs[r->job].runtime;

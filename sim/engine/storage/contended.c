@@ -14,58 +14,43 @@ struct sluice_contended {
 	struct sluice_mean_field *mean_field;
 	const struct sluice_mean_field_load *loads;
 	const uint32_t *lanes;
-	const struct sluice_placed *predicted;
-	struct sluice_placed *placed; /* of the running jobs, by job */
-	uint32_t turn;		      /* of blocks that cost the same */
-	uint32_t reserved;
-	uint32_t *slots; /* of the running jobs, by job */
+	uint32_t lane_count, targets[SLUICE_MAX_LANES]; /* of each lane */
+	uint32_t *slots;				/* of the running jobs, by job */
 	struct sluice_contention *results;
 	struct sluice_discrete_event *by_request; /* NULL: mean_field answers */
 	const struct sluice_program *programs;	  /* of by_request, as what follows */
 	struct sluice_program_outcome *outcomes;
 };
 
-/* A job starts: the block on which it costs least, or none. */
+/* Blocks count the targets of their one lane; the storage model those of all lanes. */
 static struct sluice_block
-block_for (struct sluice_contended *c, uint32_t job)
+among_all (const struct sluice_contended *c, uint32_t lane_mask, struct sluice_block block)
 {
-	struct sluice_placement *placement = sluice_mean_field_placement (c->mean_field);
-	struct sluice_placement_choice choice = { .block = { 0, 0 } };
-	if (!c->predicted || !placement || !c->predicted[job].block.count)
-		return choice.block;
-	struct sluice_placed placed = c->predicted[job];
-	if (sluice_placement_choose (placement, placed.block.count, placed.duty,
-				     placed.nodes, c->turn++, &choice)
-	    == 0) {
-		placed.block = choice.block;
-		c->placed[job] = placed;
-		sluice_placement_add (placement, &placed);
-	}
-	return c->placed[job].block;
-}
-
-/* It ends. */
-static void
-leave_block (struct sluice_contended *c, uint32_t job)
-{
-	if (!c->placed[job].block.count)
-		return;
-	sluice_placement_remove (sluice_mean_field_placement (c->mean_field),
-				 &c->placed[job]);
-	c->placed[job].block.count = 0;
+	if (lane_mask & (lane_mask - 1))
+		return (struct sluice_block){ 0, 0 };
+	for (uint32_t lane = 0; lane < c->lane_count && lane_mask >> (lane + 1); lane++)
+		block.first = (uint16_t)(block.first + c->targets[lane]);
+	return block;
 }
 
 static int
-start (void *self, double now, uint32_t job, uint32_t lane_mask)
+start (void *self, double now, uint32_t job, uint32_t lane_mask, struct sluice_block block)
 {
 	struct sluice_contended *c = self;
 	uint32_t lanes = lane_mask ? lane_mask : c->lanes ? c->lanes[job] : 0;
 	int64_t slot = sluice_mean_field_start (c->mean_field, now, &c->loads[job], lanes,
-						block_for (c, job), job);
+						among_all (c, lane_mask, block), job);
 	if (slot < 0)
 		return -1;
 	c->slots[job] = (uint32_t)slot;
 	return 0;
+}
+
+static double
+filled (void *self, uint32_t target)
+{
+	const struct sluice_contended *c = self;
+	return sluice_mean_field_filled (c->mean_field, target);
 }
 
 static void
@@ -78,7 +63,6 @@ note (struct sluice_contended *c, const struct sluice_mean_field_end *end)
 		.held = end->held,
 		.saving = end->saving,
 	};
-	leave_block (c, (uint32_t)end->tag);
 }
 
 static void
@@ -113,9 +97,8 @@ new_contended (const uint32_t *lanes, uint32_t job_count, struct sluice_error *e
 		c->slots = calloc ((size_t)job_count + 1, sizeof *c->slots);
 		c->results = calloc ((size_t)job_count + 1, sizeof *c->results);
 		c->outcomes = calloc ((size_t)job_count + 1, sizeof *c->outcomes);
-		c->placed = calloc ((size_t)job_count + 1, sizeof *c->placed);
 	}
-	if (c && c->placed && c->slots && c->results && c->outcomes)
+	if (c && c->slots && c->results && c->outcomes)
 		return c;
 	sluice_fail (err, "no memory for the storage of %u jobs", job_count);
 	sluice_contended_destroy (c);
@@ -125,14 +108,15 @@ new_contended (const uint32_t *lanes, uint32_t job_count, struct sluice_error *e
 struct sluice_contended *
 sluice_contended_new (const struct sluice_mean_field_config *config,
 		      const struct sluice_mean_field_load *loads, const uint32_t *lanes,
-		      const struct sluice_placed *predicted, uint32_t job_count,
-		      struct sluice_error *err)
+		      uint32_t job_count, struct sluice_error *err)
 {
 	struct sluice_contended *c = new_contended (lanes, job_count, err);
 	if (!c)
 		return NULL;
-	c->table = (struct sluice_replay_storage){ c, start, stop, run };
-	c->predicted = predicted;
+	c->table = (struct sluice_replay_storage){ c, start, stop, run, filled };
+	c->lane_count = config->lane_count;
+	for (uint32_t lane = 0; lane < config->lane_count; lane++)
+		c->targets[lane] = (uint32_t)config->lanes[lane].targets;
 	c->loads = loads;
 	c->mean_field = sluice_mean_field_new (config, err);
 	if (c->mean_field)
@@ -142,9 +126,11 @@ sluice_contended_new (const struct sluice_mean_field_config *config,
 }
 
 static int
-start_by_request (void *self, double now, uint32_t job, uint32_t lane_mask)
+start_by_request (void *self, double now, uint32_t job, uint32_t lane_mask,
+		  struct sluice_block block)
 {
 	struct sluice_contended *c = self;
+	(void)block; /* it has no single targets */
 	uint32_t lanes = lane_mask ? lane_mask : c->lanes ? c->lanes[job] : 0;
 	sluice_discrete_event_start (c->by_request, now, job, lanes);
 	return 0;
@@ -204,7 +190,7 @@ sluice_contended_by_request (const struct sluice_storage *storage,
 	if (!c)
 		return NULL;
 	c->table = (struct sluice_replay_storage){ c, start_by_request, stop_by_request,
-						   run_by_request };
+						   run_by_request, NULL };
 	c->programs = programs;
 	c->by_request
 	    = sluice_discrete_event_new (storage, programs, job_count, c->outcomes, err);
@@ -222,7 +208,6 @@ sluice_contended_destroy (struct sluice_contended *c)
 	sluice_mean_field_destroy (c->mean_field);
 	sluice_discrete_event_destroy (c->by_request);
 	free (c->outcomes);
-	free (c->placed);
 	free (c->slots);
 	free (c->results);
 	free (c);
@@ -304,32 +289,6 @@ sluice_contended_loads (const struct sluice_profile *kinds, const uint32_t *kind
 		sluice_mean_field_load_of (&profile, nodes[i], runtime[i], max_bursts,
 					   config, &out[i]);
 		predict (&profile, config, &out[i]);
-	}
-}
-
-void
-sluice_contended_predicted (const struct sluice_profile *kinds, const uint32_t *kind,
-			    const double *io_share, const double *times,
-			    const double *nodes, uint32_t count,
-			    const struct sluice_mean_field_config *config,
-			    struct sluice_placed *out)
-{
-	uint32_t targets = (uint32_t)sluice_mean_field_total (config).targets;
-	for (uint32_t i = 0; i < count; i++) {
-		struct sluice_profile profile = kinds[kind[i]];
-		multiply (&profile, times[i]);
-		/* Earlier runs would have told their targets and rate; a trace has neither.
-		 */
-		struct sluice_mean_field_load run;
-		sluice_mean_field_load_of (&profile, nodes[i], 1.0, 1, config, &run);
-		profile.targets = run.width ? run.width : targets;
-		if (!(profile.rate > 0.0))
-			profile.rate = nodes[i] * config->node_rate;
-		out[i] = (struct sluice_placed){ .duty = fmax (io_share[i], 0.0),
-						 .nodes = nodes[i] };
-		if (io_share[i] > 0.0)
-			out[i].block.count = (uint16_t)sluice_placement_need (
-			    &profile, config->target_bandwidth, targets);
 	}
 }
 

@@ -21,14 +21,12 @@ struct sluice_contention {
 struct sluice_contended;
 
 /* loads: one a job. lanes: the lanes of each where a policy chooses none (0: all);
- * NULL: all for all. predicted: of each job what is taken for it, and how many targets it
- * needs (block.count, 0: unknown): from its start to its end it writes on a block of as
- * many, on which it costs least; NULL: none does. All must outlive it. NULL without memory
- * or with a wrong configuration; err says which. */
-struct sluice_contended *sluice_contended_new (
-    const struct sluice_mean_field_config *config,
-    const struct sluice_mean_field_load *loads, const uint32_t *lanes,
-    const struct sluice_placed *predicted, uint32_t job_count, struct sluice_error *err);
+ * NULL: all for all. All must outlive it. NULL without memory or with a wrong
+ * configuration; err says which. */
+struct sluice_contended *
+sluice_contended_new (const struct sluice_mean_field_config *config,
+		      const struct sluice_mean_field_load *loads, const uint32_t *lanes,
+		      uint32_t job_count, struct sluice_error *err);
 /* The same in the discrete-event storage model: one program a job (see
  * sluice_contended_programs), which must outlive it. */
 struct sluice_contended *sluice_contended_by_request (const struct sluice_storage *storage,
@@ -64,13 +62,6 @@ void sluice_contended_loads (const struct sluice_profile *kinds, const uint32_t 
 			     const double *runtime, uint32_t count, uint32_t max_bursts,
 			     const struct sluice_mean_field_config *config,
 			     struct sluice_mean_field_load *out);
-
-/* What is taken for such jobs where they are placed on blocks (sluice_contended_new). */
-void sluice_contended_predicted (const struct sluice_profile *kinds, const uint32_t *kind,
-				 const double *io_share, const double *times,
-				 const double *nodes, uint32_t count,
-				 const struct sluice_mean_field_config *config,
-				 struct sluice_placed *out);
 
 /* Hold each of count loads to node_rate B/s a node at its source: its bursts are longer
  * by as much as it is slower alone. -1 without memory or with a wrong configuration. */

@@ -481,7 +481,7 @@ sluice_mean_field_start (struct sluice_mean_field *w, double now,
 		.speed = 1.0,
 		.mask = mask ? mask : mean_field_all_lanes (w),
 		.bursts_left = load->bursts,
-		.block = w->placement && sluice_is_block (block, w->placement->targets)
+		.block = (uint32_t)block.first + block.count <= w->link_base
 			     ? block
 			     : (struct sluice_block){ 0, 0 },
 		.owner = MEAN_FIELD_NO_SLOT,
@@ -568,14 +568,16 @@ sluice_mean_field_rate (struct sluice_mean_field *w, uint32_t slot)
 	return job->phase == MEAN_FIELD_WRITING ? job->speed : 1.0;
 }
 
+double
+sluice_mean_field_filled (const struct sluice_mean_field *w, uint32_t target)
+{
+	return w->placement && target < w->link_base
+		   ? w->placement->filled[SLUICE_MAX_TARGETS + target]
+		   : -1.0;
+}
+
 const double *
 sluice_mean_field_written (const struct sluice_mean_field *w, uint32_t target)
 {
 	return w->placement && target < w->link_base ? &w->groups[target].written : NULL;
-}
-
-struct sluice_placement *
-sluice_mean_field_placement (struct sluice_mean_field *w)
-{
-	return w->placement;
 }

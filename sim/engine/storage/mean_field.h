@@ -202,9 +202,10 @@ int sluice_mean_field_run (struct sluice_mean_field *mean_field, double until,
  * turns hold it. */
 double sluice_mean_field_rate (struct sluice_mean_field *mean_field, uint32_t slot);
 
-/* Its targets: how full they are, and where a caller adds jobs, who is on them. NULL where
- * they are not told apart. */
-struct sluice_placement *sluice_mean_field_placement (struct sluice_mean_field *mean_field);
+/* Bytes on a target, those from before the replay with them; -1 where targets are not told
+ * apart. */
+double sluice_mean_field_filled (const struct sluice_mean_field *mean_field,
+				 uint32_t target);
 
 /* Bytes that ended bursts have written on a target; NULL where they are not told apart. */
 const double *sluice_mean_field_written (const struct sluice_mean_field *mean_field,

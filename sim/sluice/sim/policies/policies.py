@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from sluice.policies import core
 from sluice.sim._engine import ffi, lib
 from sluice.sim.engine import PolicyError, outlive, struct_dtype
-from sluice.sim.policies.site_bundle import TraceHistory, site_bundle
-from sluice.sim.storage.mean_field import AT_CREATE, BLOCKS, Kinds, limited, predicted_places
+from sluice.sim.policies.site_bundle import SCRIPT, TraceHistory, site_bundle
+from sluice.sim.storage.mean_field import AT_CREATE, BLOCKS, Kinds, limited
 from sluice.sim.storage.turns import take_turns
 
 if TYPE_CHECKING:
@@ -109,9 +110,18 @@ class Gates:
 class Core:
     """Sluice: the decision core, by a bundle, deciding as it is deployed."""
 
-    def __init__(self, site: SiteBundle, workload: Workload, *, epoch: float) -> None:
-        """Take the jobs of a workload; epoch is the UTC second of time 0."""
+    def __init__(
+        self, site: SiteBundle, workload: Workload, *, epoch: float, other: Decider | None = None
+    ) -> None:
+        """Take the jobs of a workload; epoch is the UTC second of time 0.
+
+        other: says when jobs start, and the core only places them.
+        """
         self.site = site
+        self._other = other
+        self._others = ffi.NULL
+        if other is not None:
+            self._others = other.table or ffi.new("struct sluice_replay_policy *")
         self._jobs = jobs = np.ascontiguousarray(workload.jobs)
         self._associations = np.ascontiguousarray(workload.associations)
         self._application = np.ascontiguousarray(site.application, np.uint32)
@@ -138,6 +148,7 @@ class Core:
                     "struct sluice_association *", self._associations.ctypes.data
                 ),
                 "epoch": int(epoch),
+                "other": self._others,
             },
         )
         policy = lib.sluice_core_policy_new(self.setup)
@@ -159,6 +170,8 @@ class Core:
 
     @property
     def choices(self) -> NDArray[Any]:
+        if self._other is not None:
+            return self._other.choices
         return results_of(lib.sluice_core_policy_results(self.handle), len(self._jobs))
 
 
@@ -323,8 +336,8 @@ class Plan:
     storage: Storage
     lanes: NDArray[np.uint32] | None = None
     """Of each job where lanes are not decided on; bits, 0: all."""
-    predicted: NDArray[Any] | None = None
-    """Of each job a PLACED, by which it is placed on a block; None: none is."""
+    on_blocks: bool = False
+    """Whether the decider puts jobs on blocks of targets."""
     reshape: Callable[[NDArray[Any], Any], NDArray[Any]] | None = None
     """What becomes of the loads (contention.LOAD) under a configuration of the storage model."""
     watch: tuple[Any, Any] | None = None
@@ -445,10 +458,28 @@ def is_undisturbed(question: Question) -> bool:
     return storage.placement == "round-robin" and creates < DISTURBED * storage.targets
 
 
+class Placing(TraceHistory):
+    """Of a storage that is one lane. What jobs do to each other there chooses no block."""
+
+    def __init__(self, workload: Workload, profiles: Profiles, storage: Storage) -> None:
+        servers = sum(servers for _, servers in storage.lanes)
+        lane = replace(storage, lanes=((storage.targets, servers),), placement=BLOCKS)
+        super().__init__(workload, profiles, lane)
+
+    def interference(self) -> dict[str, Any]:
+        return core.default_interference()
+
+
+def uncovered(site: SiteBundle, jobs: NDArray[np.bool_]) -> SiteBundle:
+    """Return a site that knows nothing of these jobs."""
+    unknown = core.submission_of({"name": "unknown", "script": SCRIPT})
+    application = np.where(jobs, len(site.submissions), site.application)
+    return replace(site, submissions=[*site.submissions, unknown], application=application)
+
+
 def placed(plan: Plan, question: Question, how: str) -> Plan:
     """Place the files of the covered jobs: on BLOCKS by what is predicted, or AT_CREATE."""
     storage, options, workload = question.storage, question.options, question.workload
-    profiles = question.profiles
     if storage.placement is None:
         raise PolicyError(
             "this policy chooses targets, and to this storage a lane is one: give placement in "
@@ -458,16 +489,10 @@ def placed(plan: Plan, question: Question, how: str) -> Plan:
     if how == BLOCKS and is_undisturbed(question):
         return plan
     if how == BLOCKS:
-        rows = predicted_places(
-            profiles.kinds,
-            kind=profiles.kind,
-            io_share=_of_its_kind(profiles).io_share,
-            nodes=workload.nodes,
-            times=profiles.times(workload),
-            config=storage.configuration(),
-        )
-        rows["block"]["count"][~is_covered] = 0
-        return replace(plan, predicted=rows)
+        site = site_bundle(Placing(workload, question.profiles, storage), max_delay=0.0)
+        site = uncovered(site, ~is_covered)
+        decider = Core(site, workload, epoch=question.epoch, other=plan.decider)
+        return replace(plan, decider=decider, on_blocks=True)
     before = plan.reshape
 
     def reshape(loads: NDArray[Any], config: Any) -> NDArray[Any]:
@@ -498,7 +523,8 @@ def sluice(
             budgets=(options.user_budget, options.account_budget),
         )
         decider = Core(site, question.workload, epoch=question.epoch)
-        plan = Plan(decider, question.storage)
+        has_blocks = question.storage.placement == BLOCKS
+        plan = Plan(decider, question.storage, on_blocks=has_blocks)
         return _with_turns(plan, question) if options.turns > 0 else plan
 
     return plan

@@ -29,7 +29,7 @@ from sluice.policies import core
 from sluice.policies.bundle_writer import BundleApplication, pack_bundle
 from sluice.sim.storage import discrete_event
 from sluice.sim.storage.discrete_event import LUSTRE
-from sluice.sim.storage.mean_field import TARGETS_A_SERVER, configuration, rates_alone
+from sluice.sim.storage.mean_field import BLOCKS, TARGETS_A_SERVER, configuration, rates_alone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -180,7 +180,7 @@ def _program_of(program: Program, storage: Mapping[str, float]) -> dict[str, flo
 SHARE_STEP = 0.05
 """Runs of one application differ in their I/O share by less."""
 CONFIDENCE = 0.95
-FOLLOW_THE_SIZE = ("nprocs", "rate", "metadata_rate")
+FOLLOW_THE_SIZE = ("nprocs", "rate", "metadata_rate", "targets")
 """Numbers of a profile that grow with a job."""
 STEEPEST = 2.0
 """Exponent by which they do, at most."""
@@ -211,7 +211,10 @@ class TraceHistory:
         self.profiles = profiles
         self.storage = storage
         config = replace(storage, seed=None).configuration()  # as the site knows its storage
-        self.rates = rates_alone(profiles.loads(workload, config), config)
+        loads = profiles.loads(workload, config)
+        self.rates = rates_alone(loads, config)
+        # Those of jobs on all targets have no number.
+        self.targets = np.where(loads["width"] > 0, loads["width"], storage.targets)
         processes = profiles.number("nprocs") * profiles.times(workload)
         self.processes = np.where(processes > 0, processes, workload.jobs["slots"])
 
@@ -229,7 +232,8 @@ class TraceHistory:
         NaN, and a rate or period of 0: unknown.
         """
         profiles = self.profiles
-        return {
+        placed = {"targets": self.targets} if self.storage.placement == BLOCKS else {}
+        return placed | {
             "io_share": profiles.io_share,
             "nprocs": self.processes,
             "rate": self.rates,
@@ -283,7 +287,7 @@ def _table(
     _, first = np.unique(application, return_index=True)
     counts = np.bincount(application)
     octaves = np.log2(jobs["slots"])
-    middle, _ = _line(application, octaves, octaves)
+    middle, _, _ = _line(application, octaves, octaves)
     lines = {
         name: _line(application, octaves, np.log2(values, where=values > 0, out=values * np.nan))
         for name, values in history.numbers().items()
@@ -307,6 +311,9 @@ def _table(
         }
         known = {name: line for name, line in lines.items() if np.isfinite(line[0][i])}
         profile |= {name: float(2.0 ** line[0][i]) for name, line in known.items()}
+        if "targets" in known:
+            spread = {name: known[name][2][i] for name in ("rate", "targets") if name in known}
+            profile["spread"] = {name: float(left) for name, left in spread.items()}
         if "period_seconds" in profile:
             profile["burst_seconds"] = profile["io_share"] * profile["period_seconds"]
         own = jobs["slots"][application == i]
@@ -330,15 +337,20 @@ def _table(
 
 def _line(
     group: NDArray[np.int64], x: NDArray[np.float64], y: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the mean of y in each group, and by how much it rises with x there."""
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the mean of y in each group, by how much it rises with x there, and what is left.
+
+    That is a standard deviation, of natural logarithms where y is in octaves.
+    """
     count = np.bincount(group)
     mean = np.bincount(group, y) / count
     off = x - (np.bincount(group, x) / count)[group]
     spread = np.bincount(group, off * off)
     rise = np.bincount(group, off * (y - mean[group]))
     slope = np.divide(rise, spread, out=np.zeros_like(rise), where=spread > ROUNDING)
-    return mean, np.clip(slope, -STEEPEST, STEEPEST)
+    slope = np.clip(slope, -STEEPEST, STEEPEST)
+    left = np.square(y - mean[group] - slope[group] * off)
+    return mean, slope, math.log(2.0) * np.sqrt(np.bincount(group, left) / count)
 
 
 def _runs_of(
@@ -374,12 +386,12 @@ def _config(
     turns_gain: float,
     budgets: tuple[float, float],
 ) -> str:
-    bandwidth = storage.number("target_bandwidth")
+    bandwidth, has_blocks = storage.number("target_bandwidth"), storage.placement == BLOCKS
     lanes = [
         f"Lane=sl{'abcdefghijklmnopqrstuvwxyz'[i]} Targets={int(targets)} "
-        f"Bandwidth={targets * bandwidth:.0f}"
+        f"Bandwidth={targets * bandwidth:.0f}{' Place=blocks' if has_blocks else ''}"
         for i, (targets, _) in enumerate(storage.lanes)
-        if len(storage.lanes) > 1
+        if len(storage.lanes) > 1 or has_blocks
     ]
     settings = [
         "Mode=enforce",

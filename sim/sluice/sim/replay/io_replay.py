@@ -195,7 +195,7 @@ def replay_with_io(
     epoch = replayable.trace.epoch
     question = Question(workload, predicted, storage, options, epoch)
     plan = chosen.plan(question)
-    if storage.placement in (BLOCKS, AT_CREATE) and plan.predicted is None:
+    if storage.placement in (BLOCKS, AT_CREATE) and not plan.on_blocks:
         plan = placed(plan, question, storage.placement)
     contention = contention_under(plan, profiles, workload)
     if plan.watch is not None:
@@ -231,7 +231,7 @@ def contention_under(plan: Plan, profiles: Profiles, workload: Workload) -> Cont
             plan.storage.grain,
             plan.storage.commit_group,
         )
-    return Contention(config, loads, lanes=plan.lanes, predicted=plan.predicted, requests=requests)
+    return Contention(config, loads, lanes=plan.lanes, requests=requests)
 
 
 def with_room_for_io(replayable: Replayable, profiles: Profiles) -> Replayable:

@@ -14,7 +14,6 @@ import numpy as np
 
 from sluice.policies.core import MAX_TARGETS
 from sluice.sim.policies.policies import POLICIES, Policy, Question, is_undisturbed
-from sluice.sim.storage.mean_field import predicted_places
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -212,15 +211,10 @@ class _Jobs:
 
     def share_with_choice(self) -> float:
         """Return the share of I/O in jobs that a block of targets would suffice for."""
-        needs = predicted_places(
-            self.profiles.kinds,
-            kind=self.profiles.kind,
-            io_share=self.profiles.io_share,
-            nodes=self.workload.nodes,
-            times=self.profiles.times(self.workload),
-            config=self.config,
-        )["block"]["count"]
-        return float(self.io[(needs > 0) & self.has_io].sum() / max(1e-9, self.io.sum()))
+        width = np.maximum(self.loads["width"], 1)
+        needs = 2.0 ** np.ceil(np.log2(width))
+        has_choice = (self.loads["width"] > 0) & (2 * needs <= self.draw.storage.targets)
+        return float(self.io[has_choice & self.has_io].sum() / max(1e-9, self.io.sum()))
 
     def foreign_creates(self) -> float | None:
         """Return the files a second that bursts do not account for; None: logs do not tell."""

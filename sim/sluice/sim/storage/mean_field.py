@@ -217,7 +217,6 @@ def storage_for(
 
 LOAD = struct_dtype("sluice_mean_field_load")
 PROGRAM = struct_dtype("sluice_program")
-PLACED = struct_dtype("sluice_placed")
 CONTENTION = struct_dtype("sluice_contention")
 STATIONS = ("storage targets", "links of the servers", "metadata server")
 """What jobs share, in the order of sluice_contended_shares."""
@@ -257,33 +256,6 @@ def loads_of(
         ffi.cast("struct sluice_mean_field_load *", loads.ctypes.data),
     )
     return loads
-
-
-def predicted_places(
-    kinds: Sequence[Mapping[str, Any]],
-    *,
-    kind: NDArray[Any],
-    io_share: NDArray[np.float64],
-    nodes: NDArray[Any],
-    times: NDArray[np.float64],
-    config: Any,
-) -> NDArray[Any]:
-    """Return a PLACED for each job: duty and nodes, and as its block's count what it needs.
-
-    Arguments as those of loads_of.
-    """
-    rows = np.zeros(len(kind), PLACED)
-    lib.sluice_contended_predicted(
-        Kinds.of(kinds).structs,
-        _pointer(kind, np.uint32, "uint32_t *"),
-        _pointer(io_share, np.float64, "double *"),
-        _pointer(times, np.float64, "double *"),
-        _pointer(nodes, np.float64, "double *"),
-        len(kind),
-        config,
-        ffi.cast("struct sluice_placed *", rows.ctypes.data),
-    )
-    return rows
 
 
 def limited(loads: NDArray[Any], config: Any, *, node_rate: float) -> NDArray[Any]:
@@ -358,19 +330,16 @@ class Contention:
         loads: NDArray[Any],
         *,
         lanes: NDArray[np.uint32] | None = None,
-        predicted: NDArray[Any] | None = None,
         requests: Requests | None = None,
     ) -> None:
         """Take the loads of all jobs, and the lanes of each as a bit mask (0: all).
 
-        predicted: a PLACED a job, by which it is placed on a block; requests: the
-        discrete-event storage model answers; None: the mean-field one.
+        requests: the discrete-event storage model answers; None: the mean-field one.
         """
         if lanes is not None and len(lanes) != len(loads):
             raise StorageModelError(f"{len(loads)} jobs with lanes for {len(lanes)}")
         self._loads = np.ascontiguousarray(loads, LOAD)
         self._lanes = None if lanes is None else np.ascontiguousarray(lanes, np.uint32)
-        self._predicted = None if predicted is None else np.ascontiguousarray(predicted, PLACED)
         self._requests = None if requests is None else requests.programs(config, self._loads)
         error = ffi.new("struct sluice_error *")
         contended = self._new(config, error)
@@ -385,10 +354,7 @@ class Contention:
             lanes = ffi.cast("uint32_t *", self._lanes.ctypes.data)
         if self._requests is None:
             loads = ffi.cast("struct sluice_mean_field_load *", self._loads.ctypes.data)
-            placed = ffi.NULL
-            if self._predicted is not None:
-                placed = ffi.cast("struct sluice_placed *", self._predicted.ctypes.data)
-            return lib.sluice_contended_new(config, loads, lanes, placed, jobs, error)
+            return lib.sluice_contended_new(config, loads, lanes, jobs, error)
         storage, programs = self._requests
         rows = ffi.cast("struct sluice_program *", programs.ctypes.data)
         return lib.sluice_contended_by_request(storage, rows, lanes, jobs, error)
