@@ -248,10 +248,9 @@ take (const struct sluice_policy *policy, const struct sluice_tokens *tokens,
 }
 
 void
-enforce_grant (const struct view *view, job_desc_msg_t *job, struct sluice_record *record)
+enforce_grant (const struct view *view, struct sluice_record *record)
 {
 	const struct sluice_policy *policy = view_policy (view);
-	struct sluice_grant *grant = &record->grant;
 	struct sluice_tokens wanted;
 	uint32_t totals[SLUICE_MAX_LANES] = { 0 };
 
@@ -261,8 +260,16 @@ enforce_grant (const struct view *view, job_desc_msg_t *job, struct sluice_recor
 			if (wanted.lane_mask >> lane & 1)
 				totals[lane] = promised_total (view, lane, wanted.klass);
 	sluice_tokens_grant (record->mode, record->turns, policy, &record->submission,
-			     &record->decision, totals, grant);
-	if (grant->outcome == SLUICE_GRANT_TAKEN && take (policy, &grant->tokens, job) != 0)
+			     &record->decision, totals, &record->grant);
+}
+
+void
+enforce_take (const struct view *view, job_desc_msg_t *job, struct sluice_record *record)
+{
+	struct sluice_grant *grant = &record->grant;
+
+	if (grant->outcome == SLUICE_GRANT_TAKEN
+	    && take (view_policy (view), &grant->tokens, job) != 0)
 		grant->outcome = SLUICE_GRANT_NO_MEMORY;
 }
 

@@ -64,8 +64,11 @@ void enforce_strip (const struct view *view, job_desc_msg_t *job,
 
 /* After it was decided on: fills in record->grant. In other modes the record
  * says what would be asked for. */
-void enforce_grant (const struct view *view, job_desc_msg_t *job,
-		    struct sluice_record *record);
+void enforce_grant (const struct view *view, struct sluice_record *record);
+
+/* Give the job the tokens of its grant. */
+void enforce_take (const struct view *view, job_desc_msg_t *job,
+		   struct sluice_record *record);
 
 void enforce_modify (const struct view *view, job_desc_msg_t *change, uint32_t uid,
 		     struct counters *counters);

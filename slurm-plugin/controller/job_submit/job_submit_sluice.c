@@ -32,6 +32,7 @@
 #include <unistd.h>
 
 #include "adapter.h"
+#include "decider.h"
 #include "enforce.h"
 #include "loader.h"
 #include "server.h"
@@ -235,10 +236,8 @@ decide (const struct view *view, const job_desc_msg_t *job, uint32_t submit_uid,
 	adapter_read (job, submit_uid, &out->submission);
 	out->submission.lot = sluice_submission_lot (&out->submission, out->now);
 	sluice_submission_complete (&out->submission, view->snapshot);
-	if (decider_decide (&plugin->decider, view, &out->submission, out->now,
-			    &out->decision))
+	if (decider_decide (&plugin->decider, view, out))
 		count (&plugin->counters.repeated);
-	sluice_record_set_mode (&view->config, view_policy (view), out);
 }
 
 /* A prediction that came from the user's own runs only; else others' were asked. */
@@ -285,8 +284,7 @@ consider (const struct view *view, job_desc_msg_t *job, uint32_t submit_uid, int
 
 	ring_expect (&plugin->ring);
 	decide (view, job, submit_uid, &record);
-	enforce_grant (view, job, &record);
-	decider_place (&plugin->decider, view, &record);
+	enforce_take (view, job, &record);
 	count_decision (&record); /* before it is saved: the counters are saved with it */
 	ring_push (&plugin->ring, &record);
 	enforce_tell_nodes (view, job, &record);

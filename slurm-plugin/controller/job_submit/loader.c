@@ -316,6 +316,8 @@ view_create (struct loader *loader)
 		view_destroy (view);
 		return NULL;
 	}
+	for (uint32_t lane = 0; lane < view_policy (view)->lane_count; lane++)
+		view->has_blocks |= view_policy (view)->lanes[lane].has_blocks != 0;
 	return view;
 }
 
@@ -421,91 +423,4 @@ loader_get_status (struct loader *loader, struct file_status out[FILE_COUNT])
 	pthread_mutex_lock (&loader->status_lock);
 	memcpy (out, loader->status, sizeof loader->status);
 	pthread_mutex_unlock (&loader->status_lock);
-}
-
-int
-decider_init (struct decider *decider)
-{
-	pthread_mutex_init (&decider->lock, NULL);
-	decider->view = 0;
-	decider->since_count = 0;
-	decider->workspace = sluice_workspace_create ();
-	return decider->workspace ? 0 : -1;
-}
-
-void
-decider_destroy (struct decider *decider)
-{
-	sluice_workspace_destroy (decider->workspace);
-	pthread_mutex_destroy (&decider->lock);
-}
-
-static int
-is_last (const struct decider *decider, const struct view *view,
-	 const struct sluice_submission *question, int64_t now)
-{
-	return decider->view == view->number && decider->now == now
-	       && memcmp (&decider->question, question, sizeof *question) == 0;
-}
-
-int
-decider_decide (struct decider *decider, const struct view *view,
-		const struct sluice_submission *submission, int64_t now,
-		struct sluice_decision *out)
-{
-	struct sluice_submission question;
-
-	sluice_submission_question (submission, &question);
-	pthread_mutex_lock (&decider->lock);
-	int is_repeated = is_last (decider, view, &question, now);
-	if (!is_repeated) {
-		sluice_decide (decider->workspace, view->situation, &view->config,
-			       submission, now, &decider->answer);
-		decider->question = question;
-		decider->view = view->number;
-		decider->now = now;
-	}
-	*out = decider->answer;
-	pthread_mutex_unlock (&decider->lock);
-	return is_repeated;
-}
-
-/* Forget the first of those that got a block after the snapshot. */
-static void
-forget_oldest (struct decider *decider)
-{
-	decider->since_count--;
-	memmove (decider->since, decider->since + 1,
-		 decider->since_count * sizeof *decider->since);
-	memmove (decider->since_at, decider->since_at + 1,
-		 decider->since_count * sizeof *decider->since_at);
-}
-
-static void
-remember (struct decider *decider, const struct sluice_record *record)
-{
-	if (decider->since_count == SLUICE_MAX_SINCE)
-		forget_oldest (decider);
-	decider->since[decider->since_count] = record->place.job;
-	decider->since_at[decider->since_count++] = record->now;
-}
-
-void
-decider_place (struct decider *decider, const struct view *view,
-	       struct sluice_record *record)
-{
-	struct sluice_place *place = &record->place;
-
-	pthread_mutex_lock (&decider->lock);
-	while (decider->since_count > 0 && view->snapshot
-	       && decider->since_at[0] < sluice_snapshot_state (view->snapshot)->taken)
-		forget_oldest (decider);
-	place->since_count = decider->since_count;
-	memcpy (place->since, decider->since,
-		decider->since_count * sizeof *decider->since);
-	sluice_decide_block (decider->workspace, view->situation, &view->config,
-			     record->mode, &record->submission, &record->decision, place);
-	if (place->job.block.count && record->grant.outcome == SLUICE_GRANT_TAKEN)
-		remember (decider, record);
-	pthread_mutex_unlock (&decider->lock);
 }

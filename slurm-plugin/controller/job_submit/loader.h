@@ -36,7 +36,8 @@ struct view {
 	/* Tokens that users write are taken off: in every mode but off, and also while the
 	 * off file exists, for they would count once it is gone. */
 	int reserves_tokens;
-	int is_off; /* for all jobs */
+	int is_off;	/* for all jobs */
+	int has_blocks; /* some lane has Place=blocks */
 	/* The tokens that count: those of view_policy, then those that the configuration
 	 * adds. */
 	struct sluice_policy reserved;
@@ -96,40 +97,5 @@ const struct view *loader_acquire (struct loader *loader);
 void loader_release (struct loader *loader);
 
 void loader_get_status (struct loader *loader, struct file_status out[FILE_COUNT]);
-
-/*
- * Where jobs are decided on, one at a time.
- *
- * Users submit in loops: hundreds of jobs a second of one application, which differ by a
- * number in their names. With the same view, second and question the core gives the same
- * bytes, so the last answer is given again.
- */
-
-struct decider {
-	pthread_mutex_t lock; /* slurmctld may have several jobs submitted at once */
-	struct sluice_workspace *workspace;
-	/* the last question and its answer */
-	uint64_t view; /* struct view.number; 0: there is none */
-	int64_t now;
-	struct sluice_submission question; /* sluice_submission_question */
-	struct sluice_decision answer;
-	/* jobs that got a block, the oldest first, and when: until a snapshot has them */
-	struct sluice_placed_job since[SLUICE_MAX_SINCE];
-	int64_t since_at[SLUICE_MAX_SINCE]; /* UTC seconds */
-	uint32_t since_count;
-};
-
-/* -1: no memory. */
-int decider_init (struct decider *decider);
-void decider_destroy (struct decider *decider);
-
-/* sluice_decide for a completed submission. Returns whether it was the last answer. */
-int decider_decide (struct decider *decider, const struct view *view,
-		    const struct sluice_submission *submission, int64_t now,
-		    struct sluice_decision *out);
-
-/* Choose the block of a job that was decided on and got its grant. */
-void decider_place (struct decider *decider, const struct view *view,
-		    struct sluice_record *record);
 
 #endif
