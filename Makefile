@@ -15,7 +15,7 @@ include slurm-plugin/site.mk
 C_FILES := $(shell git ls-files '*.c' '*.h' 2> /dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build core plugin feed programs probe turns darshan-util install install-plugin deb rpm demo picture figures test test-shared test-alone lint format acceptance reproduce levers placement placement-real production bench fuzz chaos loop docs patterns lock clean
+.PHONY: help deps build core plugin feed programs probe turns drain darshan-util install install-plugin deb rpm demo picture figures test test-shared test-alone lint format acceptance reproduce levers placement placement-real production bench fuzz chaos loop docs patterns lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,8 +54,11 @@ plugin:
 feed:
 	$(MAKE) --no-print-directory -C slurm-plugin/controller/feed BUILD=$(abspath $(BUILD))
 
-programs: feed probe turns
+programs: feed probe turns drain
 	$(MAKE) --no-print-directory -C slurm-plugin/node/shim BUILD=$(abspath $(BUILD))
+
+drain:
+	$(MAKE) --no-print-directory -C slurm-plugin/node/stage BUILD=$(abspath $(BUILD))
 
 probe:
 	$(MAKE) --no-print-directory -C classifier/probe BUILD=$(abspath $(BUILD))
@@ -65,7 +68,7 @@ turns:
 	$(MAKE) --no-print-directory -C slurm-plugin/node/agent BUILD=$(abspath $(BUILD))
 
 INSTALLED := $(addprefix slurm-plugin/,controller/job_submit controller/feed controller/turns \
-	node/spank node/shim node/agent packaging systemd) classifier/probe
+	node/spank node/shim node/agent node/stage packaging systemd) classifier/probe
 
 darshan-util: ## Fetch libdarshan-util, pinned by its hash, for make install and packages
 	$(MAKE) --no-print-directory -C slurm-plugin/packaging BUILD=$(abspath $(BUILD)) \
@@ -116,7 +119,7 @@ test-shared:
 test-alone:
 	$(BIN)/python -m pytest -m 'not acceptance' $(ALONE)
 
-lint: core probe turns ## Formatters, ruff, mypy, import layers, generated docs
+lint: core probe turns drain ## Formatters, ruff, mypy, import layers, generated docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	clang-format --dry-run --Werror $(C_FILES)
@@ -160,7 +163,7 @@ loop: build ## Real programs with co-runners, and what Sluice learns of them nex
 	place=$$(mktemp -d) && chmod 755 $$place && \
 	$(BIN)/python tests/loop/loop.py $$place/loop --seconds $(SECONDS) --seed $(SEED)
 
-docs: core probe turns ## Write the command reference and the man pages, and build the site in build/html
+docs: core probe turns drain ## Write the command reference and the man pages, and build the site in build/html
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/site.py $(BUILD)/html
 

@@ -78,7 +78,7 @@ def cli_page() -> str:
     ]
     parts += [
         f"## {name}\n\n```text\n{program_help(name)}\n```\n"
-        for name in ("sluice-probe", "sluice-turns", "sluice-agent")
+        for name in ("sluice-probe", "sluice-drain", "sluice-turns", "sluice-agent")
     ]
     return "\n".join(parts)
 
@@ -196,6 +196,11 @@ PROBE_STATUSES = [
     ("4", "The instant of --start had passed."),
     ("128+N", "Signal N stopped it."),
 ]
+DRAIN_STATUSES = [
+    ("0", "All is at the destination."),
+    ("1", "Something is in the local directory only; standard error says what and why."),
+    ("2", "Wrong usage."),
+]
 FAILED = "It failed. Standard error names file or thing, and what to do."
 
 
@@ -293,6 +298,16 @@ def man_pages() -> dict[str, str]:
             [
                 ("usage", literal(program_help("sluice-probe"))),
                 ("exit status", listed(PROBE_STATUSES)),
+            ],
+            ".BR sluice (1)",
+        ),
+        "man/sluice-drain.1": man_page(
+            "sluice-drain",
+            1,
+            "copy what a program writes to another directory, file by file",
+            [
+                ("usage", literal(program_help("sluice-drain"))),
+                ("exit status", listed(DRAIN_STATUSES)),
             ],
             ".BR sluice (1)",
         ),

@@ -26,6 +26,7 @@ PARTS = {
     "gains": r"tests/slurm/test_(gain|slow_lane|calibrate_srun)",
     "controller": r"tests/(slurm|spank)/",
     "preload": r"tests/shim/",
+    "stage": r"tests/stage/",
     "pages": r"tests/serve/",
     "replays-kth": r"tests/replay/test_turns\.py.*KTH-SP2",
     "replays-256": r"tests/replay/test_turns\.py.*256 nodes",

@@ -234,7 +234,7 @@ def test_every_manual_page_is_of_a_program_and_says_what_its_exit_status_means(p
     text = page.read_text()
     words = page.stem.split("-")
     daemons = {"sluiced.8", "sluice-learn.8", "sluice-turns.8", "sluice-agent.8"}
-    if page.name not in {"sluice.conf.5", "sluice-probe.1"} | daemons:
+    if page.name not in {"sluice.conf.5", "sluice-drain.1", "sluice-probe.1"} | daemons:
         assert command_named(words[1:], page.name)
     if page.suffix != ".5":
         assert ".SH EXIT STATUS\n.TP\n.B 0\n" in text

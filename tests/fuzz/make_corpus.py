@@ -157,9 +157,33 @@ TURNS = {
 }
 
 
+def journal_record(kind: int, path: bytes, sort: int = 1) -> bytes:
+    """A record of sluice-drain's journal; the fuzzer puts its sum right."""
+    return struct.pack("<IHH6QII", 0, kind, len(path), 5, 100, 7, 8, 9, 0, 0, sort) + path
+
+
+ROOTS, PUT, DROP, PART, NO_PARTS = range(1, 6)
+BEGUN = journal_record(ROOTS, b"/local/5\n/scratch/5")
+JOURNALS = {
+    "whole": BEGUN
+    + journal_record(PART, b"a")
+    + journal_record(PUT, b"a")
+    + journal_record(NO_PARTS, b"")
+    + journal_record(PUT, b"d", 3)
+    + journal_record(PUT, b"d/e", 2)
+    + journal_record(DROP, b"a"),
+    "cut": BEGUN + journal_record(PUT, b"a")[:-1],
+    "outside": BEGUN + journal_record(PUT, b"../a") + journal_record(DROP, b"/etc/passwd"),
+    "kinds": BEGUN + journal_record(PUT, b"a", 9) + journal_record(7, b"b"),
+    "no-roots": journal_record(PUT, b"a"),
+}
+
+
 def main() -> None:
     for name, acts in TURNS.items():
         write("turns_frames", name, acts)
+    for name, journal in JOURNALS.items():
+        write("drain_journal", name, journal)
     bundle = made_model.bundle(applications=3, trees=4, jobs=24)
     write("bundle", "small", bundle)
     write("bundle", "no-applications", made_model.bundle(applications=0, trees=2, jobs=12))
