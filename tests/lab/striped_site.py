@@ -50,6 +50,7 @@ class StripedSite:
     load: float = 0.9
     logged: int = 1
     """One of so many jobs has a log."""
+    name: str = "solver"
 
     @property
     def bandwidth(self) -> float:
@@ -114,7 +115,7 @@ class StripedSite:
             cpus=run.slots,
             uid=1000 + run.program,
             user=f"u{run.program}",
-            name=f"solver{'abcdef'[run.program]}",
+            name=f"{self.name}{'abcdef'[run.program]}",
             state="COMPLETED",
             time_limit=10_000,
             **when,

@@ -223,6 +223,15 @@ def test_few_creates_tell_nothing_where_many_jobs_have_no_log(tmp_path):
         assert (found.nothing, found.is_at_most) == (reason, True)
 
 
+def test_a_job_may_be_called_anything(tmp_path):
+    """Its name is one printable line."""
+    site = StripedSite(targets=32, load=0.4, jobs=60, name="a\x1b[2J\n: ")
+    site.write(tmp_path / "history.db")
+    names = known(tmp_path, site, conf=lane(32)).big_writers
+    assert names
+    assert all(name.isprintable() for name in names)
+
+
 def test_as_many_replays_are_announced_as_are_made(folder):
     placement = known(folder, conf=lane(32))
     asked = experiment_of(folder / "history.db", parse_config("conf", b""), bandwidth=16e9)

@@ -252,10 +252,16 @@ def history_profiles(store: Store, replayable: Replayable) -> tuple[Profiles, ND
         if row is not None:
             kind[row], io_share[row], known[row] = len(kinds), _io_share(job), True
             kinds.append(profile_members(job.profile))
-            names.append(f"{job.stem or 'unnamed'} ({job.user or job.uid})")
+            names.append(_program(job))
             if job.disturbance is not None:
                 lost[row] = min(job.disturbance.lost(), job.end - job.start)
     return Profiles(tuple(kinds), kind, io_share, lost=lost, names=tuple(names)), known
+
+
+def _program(job: FinishedJob) -> str:
+    """Name a program and its user; a job may be called anything."""
+    name = f"{job.stem or 'unnamed'} ({job.user or job.uid})"
+    return "".join(c if c.isprintable() else "?" for c in name)
 
 
 def measured_profiles(store: Store, workload: Workload, *, seed: int = 1) -> Profiles:
