@@ -1,4 +1,4 @@
-"""A history of jobs whose new files lie on some of a file system's targets, as a replay has them.
+"""A history of jobs with new files on some of a file system's targets, as a replay has them.
 
 What they lost to each other is what single targets of the mean-field storage model cost them.
 """

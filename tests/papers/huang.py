@@ -75,7 +75,7 @@ def best_throttle(seconds: Callable[[float], float]) -> float:
 
 
 class _Placed(NamedTuple):
-    """What came of writes whose targets the core chose."""
+    """The result of writes to targets that the core chose."""
 
     seconds: float
     """One is a write to a target without noise."""
@@ -87,7 +87,7 @@ class _Placed(NamedTuple):
 def _placed(noise: tuple[int, int], throttle: float) -> _Placed:
     """Let each target take one write at a time, its own group's first, then the longest queue's.
 
-    The core names an open target on which nobody writes; one that has taken its share of other
+    The core names an open target without a writer; one that has taken its share of other
     groups' writes is closed. A target with noise serves all its writers in turn.
     """
     own = 4096 // TARGETS
