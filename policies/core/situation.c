@@ -106,6 +106,8 @@ gather (const struct sluice_snapshot *snapshot, struct sluice_corunner_set *set)
 	}
 	for (uint32_t i = 0; i < sluice_snapshot_placed_count (snapshot); i++)
 		sluice_corunner_set_place (set, sluice_snapshot_placed (snapshot, i), 1);
+	for (uint32_t i = 0; i < sluice_snapshot_target_count (snapshot); i++)
+		sluice_corunner_set_see (set, sluice_snapshot_target (snapshot, i));
 }
 
 static int

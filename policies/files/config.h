@@ -81,7 +81,8 @@ struct sluice_rule {
 	   "directories in which Darshan leaves its logs, for sluice-learn")               \
 	X (LaneOsts, lane_osts,                                                            \
 	   "Lustre's targets of each lane, as in sl0:0-3,8,sl1:4-7, so that what logs "    \
-	   "tell of a slow target counts for its lane")                                    \
+	   "tell of a slow target counts for its lane; with Place=blocks, in the order "   \
+	   "of their numbers, and for its blocks")                                         \
 	X (Include, include,                                                               \
 	   "kinds of job exempt by default that are included after all: "                  \
 	   "reservation, deadline, preempt, salloc, interactive, immediate, cron")

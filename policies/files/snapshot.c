@@ -14,8 +14,9 @@ struct sluice_snapshot {
 	const struct sluice_qos *qos;
 	const struct sluice_lane_speed *lanes;
 	const struct sluice_placed_job *placed;
+	const struct sluice_target *targets;
 	uint64_t corunner_count, partition_count, user_count, holder_count, qos_count;
-	uint64_t lane_count, placed_count;
+	uint64_t lane_count, placed_count, target_count;
 };
 
 static int
@@ -32,7 +33,8 @@ find_sections (struct sluice_snapshot *s, struct sluice_error *err)
 	    || !FIND (holders, HOLDER, SLUICE_MAX_HOLDERS, &s->holder_count)
 	    || !FIND (qos, QOS, SLUICE_MAX_QOS, &s->qos_count)
 	    || !FIND (lanes, LANE, SLUICE_MAX_LANES, &s->lane_count)
-	    || !FIND (placed, PLACED, SLUICE_MAX_PLACED, &s->placed_count))
+	    || !FIND (placed, PLACED, SLUICE_MAX_PLACED, &s->placed_count)
+	    || !FIND (targets, TARGET, SLUICE_MAX_SEEN, &s->target_count))
 		return -1;
 #undef FIND
 	if (states != 1)
@@ -71,6 +73,21 @@ check_placed (const struct sluice_snapshot *s, struct sluice_error *err)
 		    || !(job->duty >= 0.0 && job->duty <= 1.0)
 		    || !(job->nodes >= 0.0 && job->nodes <= sluice_profile_largest))
 			return sluice_fail (err, "placed job %u makes no sense",
+					    (unsigned int)i);
+	}
+	return 0;
+}
+
+static int
+check_targets (const struct sluice_snapshot *s, struct sluice_error *err)
+{
+	for (uint64_t i = 0; i < s->target_count; i++) {
+		const struct sluice_target *t = &s->targets[i];
+		if (t->lane >= SLUICE_MAX_LANES || t->target >= SLUICE_MAX_TARGETS
+		    || !(t->used >= 0.0 && t->used <= sluice_profile_largest)
+		    || !(t->capacity >= 0.0 && t->capacity <= sluice_profile_largest)
+		    || !(t->missing >= 0.0 && t->missing <= 1.0))
+			return sluice_fail (err, "target %u makes no sense",
 					    (unsigned int)i);
 	}
 	return 0;
@@ -121,7 +138,9 @@ check_content (void *object, struct sluice_error *err)
 		if (!is_name (s->qos[i].name))
 			return sluice_fail (err, "QoS %u has a name without end",
 					    (unsigned int)i);
-	return check_lanes (s, err) < 0 ? -1 : check_placed (s, err);
+	return check_lanes (s, err) < 0 || check_placed (s, err) < 0
+		   ? -1
+		   : check_targets (s, err);
 }
 
 static const struct sluice_loadable type = {
@@ -231,6 +250,18 @@ const struct sluice_placed_job *
 sluice_snapshot_placed (const struct sluice_snapshot *snapshot, uint32_t i)
 {
 	return &snapshot->placed[i];
+}
+
+uint32_t
+sluice_snapshot_target_count (const struct sluice_snapshot *snapshot)
+{
+	return (uint32_t)snapshot->target_count;
+}
+
+const struct sluice_target *
+sluice_snapshot_target (const struct sluice_snapshot *snapshot, uint32_t i)
+{
+	return &snapshot->targets[i];
 }
 
 const struct sluice_partition *

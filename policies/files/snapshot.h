@@ -20,6 +20,7 @@ enum sluice_snapshot_section {
 	SLUICE_SECTION_QOS,
 	SLUICE_SECTION_LANE,
 	SLUICE_SECTION_PLACED,
+	SLUICE_SECTION_TARGET,
 };
 
 enum {
@@ -29,6 +30,7 @@ enum {
 	SLUICE_MAX_HOLDERS = 1 << 20,
 	SLUICE_MAX_QOS = 1024,
 	SLUICE_MAX_PLACED = 1 << 16,
+	SLUICE_MAX_SEEN = SLUICE_MAX_LANES * SLUICE_MAX_TARGETS,
 	SLUICE_MAX_SNAPSHOT_BYTES = 160 << 20,
 };
 
@@ -143,6 +145,10 @@ double sluice_snapshot_lane_speed (const struct sluice_snapshot *snapshot,
 uint32_t sluice_snapshot_placed_count (const struct sluice_snapshot *snapshot);
 const struct sluice_placed_job *
 sluice_snapshot_placed (const struct sluice_snapshot *snapshot, uint32_t i);
+/* Targets of lanes with blocks of which something is known. */
+uint32_t sluice_snapshot_target_count (const struct sluice_snapshot *snapshot);
+const struct sluice_target *sluice_snapshot_target (const struct sluice_snapshot *snapshot,
+						    uint32_t i);
 uint32_t sluice_snapshot_holder_count (const struct sluice_snapshot *snapshot);
 const struct sluice_holder *
 sluice_snapshot_holder_at (const struct sluice_snapshot *snapshot, uint32_t i);

@@ -69,6 +69,33 @@ def test_a_lane_that_was_slow_does_so_until_it_surely_keeps_up(store, healthy, s
     assert speeds.latest == {}
 
 
+ON_BLOCKS = core.parse_config(
+    "test", b"Lane=sl0 Targets=2\nLane=sl1 Targets=4 Place=blocks\nLaneOsts=sl0:8,9,sl1:3-4,0-1\n"
+)
+OSTS = ("OST0003", "OST0004", "OST0000", "OST0001", "OST0008", "OST0009")
+
+
+def test_a_slow_target_of_a_lane_with_blocks_is_told_by_its_number(store):
+    """In the site's order; of lanes without blocks the lane alone is told."""
+    probe(store, dict.fromkeys(OSTS, 100.0) | {"OST0000": 25.0, "OST0009": 25.0}, NOW)
+    speeds = LaneSpeeds()
+    speeds.refresh(store, ON_BLOCKS, NOW)
+    (told,) = speeds.packed_targets()
+    assert told == {"lane": 1, "target": 2, "missing": pytest.approx(0.75)}
+    probe(store, {"OST0000": 100.0}, NOW + 60, times=40)
+    speeds.refresh(store, ON_BLOCKS, NOW + 60)
+    assert speeds.packed_targets() == []
+
+
+def test_targets_have_no_numbers_where_the_site_names_only_some(store):
+    probe(store, dict.fromkeys(OSTS, 100.0) | {"OST0000": 25.0}, NOW)
+    speeds = LaneSpeeds()
+    some = core.parse_config("test", b"Lane=a Targets=8 Place=blocks\nLaneOsts=a:3-4,0-1,8-9\n")
+    speeds.refresh(store, some, NOW)
+    assert set(speeds.latest) == {"a"}
+    assert speeds.packed_targets() == []
+
+
 def test_a_history_that_fails_leaves_no_slow_target(store):
     probe(store, {"sl0": 100.0, "sl1": 25.0}, NOW)
     speeds = LaneSpeeds()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,15 +36,27 @@ class Decided:
     decision: bytes
     corunners: tuple[dict[str, Any], ...]
     """Members of struct sluice_corunner."""
+    placed: tuple[dict[str, Any], ...] = ()
+    """Members of struct sluice_placed_job: those that waited."""
+    targets: tuple[dict[str, Any], ...] = ()
+    """Members of struct sluice_target."""
+    turn: int = 0
+    """For how many jobs a block had been chosen."""
+    block: tuple[int, int] = (0, 0)
+    """That was chosen: first and count."""
 
     def snapshot(self, sequence: int = 1) -> bytes:
         """Return a snapshot of who ran, as sluiced would publish it."""
-        return snapshot_of(self.time, self.corunners, sequence)
+        return snapshot_of(
+            self.time, self.corunners, sequence, placed=self.placed, targets=self.targets
+        )
 
 
-def snapshot_of(taken: int, corunners: tuple[dict[str, Any], ...], sequence: int = 1) -> bytes:
+def snapshot_of(
+    taken: int, corunners: tuple[dict[str, Any], ...], sequence: int = 1, **more: Any
+) -> bytes:
     state = {"sequence": sequence, "taken": taken, "running": len(corunners)}
-    return pack_snapshot(state=state, corunners=corunners)
+    return pack_snapshot(state=state, corunners=corunners, **more)
 
 
 @dataclass(frozen=True)
@@ -98,6 +111,10 @@ class Watched:
         self.running: dict[int, dict[str, Any]] = {}
         self.usual_ends: dict[int, int] = {}
         self.polled: list[Polled] = []
+        self._waiting: dict[int, dict[str, Any]] = {}
+        self._targets: tuple[dict[str, Any], ...] = ()
+        self._looked = -math.inf
+        self._turn = 0
         self._inner = self.core.table
         self._watch = ffi.callback("sluice_core_watch *", self._see)
         lib.sluice_core_policy_watch(self.core.handle, self._watch, ffi.NULL)
@@ -146,8 +163,29 @@ class Watched:
 
     def _submitted(self, _self, now, job, choice):
         before = self._corunners(EPOCH + math.floor(now))
+        self._look(now)
+        placed, turn = tuple(self._waiting.values()), self._turn
         self._inner.submitted(self._inner.self, now, job, choice)
-        self._note(now, before)
+        block = choice.block.first, choice.block.count
+        self._note(now, before, placed=placed, targets=self._targets, turn=turn, block=block)
+        if choice.block.count:
+            self._turn += 1
+            profile = self.bundle.predict(submission_view(self._submission(job))).profile
+            self._waiting[job] = {
+                "lane": 0,
+                "block": {"first": block[0], "count": block[1]},
+                "duty": profile.io_share,
+                "nodes": float(self.jobs["slots"][job]),
+            }
+
+    def _look(self, now):
+        """See how full the targets of the one lane are, once a minute as the core does."""
+        if now < self._looked + 60.0:
+            return
+        used = (self._storage.filled(self._storage.self, i) for i in itertools.count())
+        targets = enumerate(itertools.takewhile(lambda one: one >= 0, used))
+        self._targets = tuple({"lane": 0, "target": i, "used": one} for i, one in targets)
+        self._looked = now
 
     def _starting(self, _self, now, job, choice):
         before = self._corunners(EPOCH + math.floor(now))
@@ -166,6 +204,7 @@ class Watched:
                 "klass": prediction.klass,
                 "expected_end": EPOCH + math.floor(now + limit),
                 "profile": prediction.profile,
+                "block": self._waiting.pop(job, {}).get("block"),
             }
             began = EPOCH + math.floor(now)
             usual = prediction.profile.runtime_seconds
@@ -173,6 +212,7 @@ class Watched:
                 self.usual_ends[job] = began + 1 + math.ceil(usual)
 
     def _begins(self, _self, storage):
+        self._storage = storage
         self._inner.begins(self._inner.self, storage)
 
     def _ended(self, _self, now, job):
@@ -187,7 +227,7 @@ class Watched:
         lib.sluice_core_submission(self.core.setup, job, out)
         return out
 
-    def _note(self, now: float, corunners: tuple[dict[str, Any], ...]) -> None:
+    def _note(self, now: float, corunners: tuple[dict[str, Any], ...], **more: Any) -> None:
         count = ffi.new("uint32_t *")
         made = lib.sluice_core_policy_decisions(self.core.handle, count)
         for row in made[0 : count[0]]:
@@ -200,6 +240,7 @@ class Watched:
                     bytes(ffi.buffer(submission)),
                     bytes(ffi.buffer(ffi.addressof(row, "decision"))),
                     corunners,
+                    **more,
                 )
             )
 

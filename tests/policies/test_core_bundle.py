@@ -382,6 +382,11 @@ def test_views_go_back_into_a_snapshot_unchanged():
         ({"lane_speeds": {"sl0": 1.01}}, "lane sl0 has a speed of 1.01"),
         ({"lane_speeds": {"sl0": float("nan")}}, "lane sl0 has a speed of"),
         ({"lane_speeds": dict.fromkeys(map(str, range(17)), 0.5)}, "17 elements"),
+        ({"targets": [{}, {"lane": 16}]}, "target 1 makes no sense"),
+        ({"targets": [{"target": 512}]}, "target 0 makes no sense"),
+        ({"targets": [{"used": -1.0}]}, "target 0 makes no sense"),
+        ({"targets": [{"capacity": float("nan")}]}, "target 0 makes no sense"),
+        ({"targets": [{"missing": 1.01}]}, "target 0 makes no sense"),
     ],
 )
 def test_a_snapshot_that_makes_no_sense_is_refused(parts, says):

@@ -14,6 +14,9 @@ from plugin_harness import PluginFiles, drain, install
 from private_slurm import PrivateSlurm
 from sluiced import Sluiced, wait_for
 
+from sluice.history_db.records import TargetProbe
+from sluice.history_db.store import Store
+
 pytestmark = [
     pytest.mark.slurm,
     pytest.mark.skipif(os.geteuid() != 0, reason="needs a second user to be"),
@@ -172,3 +175,26 @@ def test_a_lane_without_place_has_jobs_on_all_of_it(
     sluiced.wait_until_joined(job)
     assert "Output:" not in sluiced.run("why", str(job)).stdout
     assert sluiced.snapshot().placed() == []
+
+
+SLOW = (1, 6, 15)
+"""Of three of the four blocks."""
+
+
+@pytest.mark.parametrize("sluiced", [" Place=blocks\nLaneOsts=sl0:100-115"], indirect=True)
+def test_a_job_is_put_where_no_target_is_slow(
+    slurm: PrivateSlurm, sluiced: Sluiced, lab_directory: Path
+) -> None:
+    """By what the history says of Lustre's targets."""
+    sluiced.stop()
+    now = int(time.time())
+    with Store(sluiced.history) as store:
+        store.interference.add_target_probes(
+            TargetProbe(f"OST{100 + i:04x}", "aw:1M:2", now - k, 25.0 if i in SLOW else 100.0)
+            for i in range(16)
+            for k in range(5)
+        )
+    sluiced.start()
+    sluiced.wait_until_followed()
+    sluiced.wait_until_loaded()
+    assert block_of(slurm, submit(slurm, lab_directory / "slow")) == (8, 4)

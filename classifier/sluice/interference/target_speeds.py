@@ -333,14 +333,17 @@ class Lane(Protocol):
     @property
     def bandwidth(self) -> float: ...
 
+    @property
+    def has_blocks(self) -> int: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
     """The lanes of a site, in the order of its policy."""
 
     lanes: tuple[Lane, ...]
-    osts: Mapping[str, frozenset[str]]
-    """Lustre's targets of a lane, where the site says so."""
+    osts: Mapping[str, tuple[str, ...]]
+    """Lustre's targets of a lane, where the site says so, in its order."""
 
     @classmethod
     def of(cls, config: View) -> Lanes:
@@ -381,6 +384,28 @@ def speeds_of_lanes(
         slow = [one for one in others if one.target in osts and published(one) < 1]
         found[name] = replace(min([found[name], *slow], key=published), target=name)
     return [found[name] for name in names]
+
+
+def slow_targets(
+    store: Store, lanes: Lanes, now: int, *, was_slow: Collection[tuple[int, int]] = ()
+) -> dict[tuple[int, int], float]:
+    """Return the speeds of slow targets of lanes with blocks, by their numbers: lane and target.
+
+    Known of Lustre's, where the site names as many as the lane has.
+    """
+    numbers = {
+        ost: (i, target)
+        for i, lane in enumerate(lanes.lanes)
+        if lane.has_blocks and len(lanes.osts.get(lane.name, ())) == lane.targets
+        for target, ost in enumerate(lanes.osts[lane.name])
+    }
+    judged = _speeds_of_others(store, lanes, now) if numbers else []
+    found = {
+        numbers[one.target]: one.published_after(was_slow=numbers[one.target] in was_slow)
+        for one in judged
+        if one.target in numbers
+    }
+    return {number: speed for number, speed in found.items() if speed < 1}
 
 
 def _speeds_of_others(store: Store, lanes: Lanes, now: int) -> list[TargetSpeed]:
@@ -446,9 +471,9 @@ def _ost(number: int) -> str:
     return f"OST{number:04x}"
 
 
-def _osts_by_lane(text: str, lanes: Collection[str]) -> dict[str, frozenset[str]]:
+def _osts_by_lane(text: str, lanes: Collection[str]) -> dict[str, tuple[str, ...]]:
     """Read `sl0:0-3,8,sl1:4-7`: a lane's name stands before the first of its targets."""
-    found: dict[str, set[str]] = defaultdict(set)
+    found: dict[str, dict[str, None]] = defaultdict(dict)
     lane = ""
     for item in filter(None, text.split(",")):
         match = _OSTS.fullmatch(item)
@@ -459,10 +484,10 @@ def _osts_by_lane(text: str, lanes: Collection[str]) -> dict[str, frozenset[str]
                 f"LaneOsts: {item!r} is not a lane and numbers of Lustre's targets; write "
                 "sl0:0-3,8,sl1:4-7"
             )
-        found[lane] |= {_ost(number) for number in range(first, last + 1)}
+        found[lane] |= dict.fromkeys(map(_ost, range(first, last + 1)))
     if twice := sorted(ost for ost, lanes in Counter(chain(*found.values())).items() if lanes > 1):
         raise CoreError(f"LaneOsts: {twice[0]} is of two lanes; give each target to one of them")
-    return {lane: frozenset(osts) for lane, osts in found.items()}
+    return {lane: tuple(osts) for lane, osts in found.items()}
 
 
 def _alike(lanes: Iterable[Lane]) -> list[list[str]]:

@@ -104,6 +104,7 @@ def pack_snapshot(
     preempting_qos: Sequence[str] = (),
     lane_speeds: Mapping[str, float] = MappingProxyType({}),
     placed: Sequence[Item] = (),
+    targets: Sequence[Item] = (),
 ) -> bytes:
     """Return the bytes of a snapshot."""
 
@@ -130,6 +131,7 @@ def pack_snapshot(
                 [{"name": name, "speed": speed} for name, speed in sorted(lane_speeds.items())],
             ),
             section("PLACED", "struct sluice_placed_job", placed),
+            section("TARGET", "struct sluice_target", targets),
         ],
         created=state["taken"],
     )

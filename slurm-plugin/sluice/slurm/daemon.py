@@ -171,6 +171,7 @@ class Daemon:
             lanes=self._gatekeeper.lanes(),
             lane_speeds=self._lane_speeds.latest,
             placed=self._gatekeeper.placed(),
+            targets=self._lane_speeds.packed_targets(),
             is_off=service.is_off(self.config),
             now=seen.now,
         )

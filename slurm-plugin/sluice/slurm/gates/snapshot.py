@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sluice.history_db.records import Snapshot as StoredSnapshot
-from sluice.interference.target_speeds import Lanes, speeds_of_lanes
+from sluice.interference.target_speeds import Lanes, slow_targets, speeds_of_lanes
 from sluice.policies import core
 from sluice.policies.container import write_atomically
 from sluice.policies.core import CoreError
@@ -88,21 +88,33 @@ class LaneSpeeds:
 
     def __init__(self) -> None:
         self.latest: dict[str, float] = {}
+        self.targets: dict[tuple[int, int], float] = {}
+        """Speeds of slow targets of lanes with blocks, by lane and number."""
         self._asked: int | None = None
 
     def refresh(self, store: Store, config: View, now: int) -> None:
-        """Ask the history again, if that was long ago. If that fails, no lane is slow."""
+        """Ask the history again, if that was long ago. If that fails, nothing is slow."""
         if self._asked is not None and 0 <= now - self._asked < REFRESH_SECONDS:
             return
         before, self.latest = self.latest, {}
+        slow_before, self.targets = self.targets, {}
         self._asked = now
-        found = speeds_of_lanes(store, Lanes.of(config), now, was_slow=before.keys())
+        lanes = Lanes.of(config)
+        found = speeds_of_lanes(store, lanes, now, was_slow=before.keys())
         speeds = {one.target: one.published_after(was_slow=one.target in before) for one in found}
         self.latest = {lane: speed for lane, speed in speeds.items() if speed < 1}
         for lane in sorted(self.latest.keys() - before.keys()):
             log.info("lane %s is slow: %.0f %% of its peers", lane, 100 * self.latest[lane])
         for lane in sorted(before.keys() - self.latest.keys()):
             log.info("lane %s is slow no longer", lane)
+        self.targets = slow_targets(store, lanes, now, was_slow=slow_before.keys())
+
+    def packed_targets(self) -> list[dict[str, float]]:
+        """Return what is seen of targets (struct sluice_target)."""
+        return [
+            {"lane": lane, "target": target, "missing": 1 - speed}
+            for (lane, target), speed in sorted(self.targets.items())
+        ]
 
 
 MAX_CORUNNERS = 256  # policies/files/snapshot.h, as the next ones; QoS share MAX_PARTITIONS
@@ -174,6 +186,7 @@ class Publisher:
         lanes: Mapping[int, int],
         lane_speeds: Mapping[str, float],
         placed: Iterable[tuple[QueuedJob, int]] = (),
+        targets: Sequence[Mapping[str, float]] = (),
         is_off: bool,
         now: int,
     ) -> None:
@@ -181,7 +194,7 @@ class Publisher:
 
         jobs are those that run, and pending is how many wait; holders is packed, of those that
         have tokens; lanes is a mask by job id, of those of them that run; placed are jobs with a
-        block, and its lane.
+        block, and its lane; targets is what is seen of those that blocks consist of.
         """
         running = self._follow(jobs, prediction, submission)
         unknown = sum(row.is_unknown for row in running)
@@ -205,6 +218,7 @@ class Publisher:
             "preempting_qos": settings.preempting_qos[:MAX_PARTITIONS],
             "lane_speeds": dict(lane_speeds),
             "placed": self._packed_placed(placed, prediction),
+            "targets": targets,
         }
         content = pack_snapshot(corunners=list(matter.values()), **self._parts)
         parsed = Snapshot.parse(content)  # what the core refuses is never written
