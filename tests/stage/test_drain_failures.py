@@ -79,6 +79,30 @@ def test_a_read_only_destination_is_written_to_once_it_can_be(mounted):
 
 
 @needs_root
+def test_what_the_destination_took_and_could_not_store_is_not_made_visible(mounted, tmp_path):
+    """A file system in a file on a full one: writes are taken, and fail when they are synced."""
+    image, disk = mounted.destination / "image", tmp_path / "disk"
+    disk.mkdir()
+    with image.open("wb") as file:
+        file.truncate(64 << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-F", "-O", "^has_journal", image], check=True)
+    if subprocess.run(["mount", "-o", "loop", image, disk], check=False).returncode != 0:
+        pytest.skip("this machine does not let us mount a loop device")
+    try:
+        (disk / "job").mkdir()
+        work = Drainer(mounted.source, disk / "job", mounted.journal)
+        for number in range(6):
+            (work.source / f"f{number}").write_bytes(os.urandom(3 << 20))
+        work.start("--patience", "1")
+        assert work.end()[0] == 1
+        seen = list(work.destination.iterdir())
+        assert len(seen) < 6
+        assert all(path.read_bytes() == (work.source / path.name).read_bytes() for path in seen)
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+@needs_root
 def test_nothing_goes_below_a_mount_point_whose_file_system_is_gone(mounted):
     (mounted.destination / "job").mkdir()
     work = Drainer(mounted.source, mounted.destination / "job", mounted.journal)

@@ -48,6 +48,8 @@ class Program:
         path = self.path()
         if path.is_symlink() or not path.is_file():
             self.create(path)
+        if not os.access(path, os.W_OK):
+            path.chmod(0o600)
         return path
 
     def drawn(self) -> bytes:
@@ -58,8 +60,8 @@ class Program:
         path = path or self.path()
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
-        elif path.is_symlink():
-            path.unlink()
+        else:
+            path.unlink(missing_ok=True)
         content = self.drawn()
         self.contents.add(content)
         path.write_bytes(content)
