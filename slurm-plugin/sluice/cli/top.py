@@ -71,8 +71,8 @@ def command(
 
     Rates are of this moment. Of jobs with an agent on their nodes they are what their processes
     write, flush and close in a burst; reads and what agents do not see stand there with
-    --job-stats only, which names files in which Lustre's servers count by job. Of other running
-    jobs stands what earlier runs let expect. Nothing of it asks slurmctld.
+    --job-stats only, which names files in which Lustre's servers count by job. Rates of other
+    running jobs are estimated from earlier runs. Nothing of it asks slurmctld.
 
     \b
     For    how long the burst has lasted, or the job has run

@@ -17,7 +17,7 @@ from sluice.policies.core import CoreError
 from sluice.policies.record import Record
 from sluice.serve.drawings import Row, Span, rows_over_time
 from sluice.serve.tables import RATE, SECONDS, SHARE, Column, Table, number
-from sluice.slurm.gates.snapshot import mean_rate
+from sluice.slurm.gates.snapshot import mean_of
 from sluice.slurm.views.formatting import duration_text, rate_text, share_text
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _jobs(store: Store, cluster: str | None, now: int) -> Iterator[_Flow]:
             decided = Record.parse(decision.record).decision
         except CoreError:
             continue  # of another version
-        rate = mean_rate(decided.prediction.profile)
+        rate = mean_of(decided.prediction.profile, "rate")
         job = store.jobs.job(decision.job_id, cluster) if rate else None
         if rate and job and job.start is not None:
             yield _Flow(job.start, job.end or now, rate, _lanes_of(decided))

@@ -27,7 +27,7 @@ from sluice.serve.tables import (
     number,
     words,
 )
-from sluice.slurm.gates.snapshot import lane_loads, mean_rate
+from sluice.slurm.gates.snapshot import lane_loads, mean_of
 from sluice.slurm.status import learner_path, read_status
 from sluice.slurm.turns import turns_now
 from sluice.slurm.views.formatting import (
@@ -175,8 +175,8 @@ class Now:
                     "pattern": profile.pattern,
                     "chunk_bytes": profile.chunk_bytes,
                     "confidence": profile.confidence,
-                    "load": mean_rate(profile),
-                    "metadata": _metadata(profile),
+                    "load": mean_of(profile, "rate"),
+                    "metadata": mean_of(profile, "metadata_rate"),
                     "expected_end": corunner.expected_end,
                 }
             )
@@ -278,13 +278,6 @@ class Now:
             return found | {"bursts": bursts}
         own = [burst | {"state": burst["state"].partition(" ")[0]} for burst in bursts]
         return {"mode": found["mode"], "bursts": own}
-
-
-def _metadata(profile: View) -> float | None:
-    """Return the mean number of metadata operations a second."""
-    if profile.metadata_rate is None:
-        return None
-    return float(profile.metadata_rate * (1.0 if profile.io_share is None else profile.io_share))
 
 
 def _is_waiting(job: Job | None) -> bool:

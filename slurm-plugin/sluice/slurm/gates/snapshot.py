@@ -451,11 +451,15 @@ class LaneLoad(NamedTuple):
         return self.rate / self.bandwidth if self.bandwidth else None
 
 
-def mean_rate(profile: View) -> float | None:
-    """Return the mean rate at which a job writes while it runs, in B/s; None: not known."""
-    if profile.rate is None:
+def mean_of(profile: View, name: str) -> float | None:
+    """Return a rate of a job's I/O (`rate`, `metadata_rate`) in the mean of its run; None: unknown.
+
+    The rate itself is that while it has I/O.
+    """
+    rate = getattr(profile, name)
+    if rate is None:
         return None
-    return float(profile.rate * (1.0 if profile.io_share is None else profile.io_share))
+    return float(rate * (1.0 if profile.io_share is None else profile.io_share))
 
 
 def lane_loads(policy: View, corunners: Sequence[View]) -> list[LaneLoad]:
@@ -465,7 +469,7 @@ def lane_loads(policy: View, corunners: Sequence[View]) -> list[LaneLoad]:
     for bit, lane in enumerate(lanes):
         here = [one for one in corunners if not one.lane_mask or one.lane_mask >> bit & 1]
         rate = sum(
-            (mean_rate(one.profile) or 0.0) / (one.lane_mask.bit_count() or len(lanes))
+            (mean_of(one.profile, "rate") or 0.0) / (one.lane_mask.bit_count() or len(lanes))
             for one in here
         )
         bandwidth = (lane.bandwidth or None) if lane else None

@@ -15,7 +15,7 @@ from sluice.policies.core import CoreError
 from sluice.policies.record import Record
 from sluice.policies.snapshot import Snapshot
 from sluice.slurm import service
-from sluice.slurm.gates.snapshot import mean_rate
+from sluice.slurm.gates.snapshot import mean_of
 from sluice.slurm.status import read_status
 from sluice.slurm.turns import turns_now
 from sluice.slurm.visibility import user_text
@@ -81,7 +81,9 @@ def _expected(config: Config) -> Iterable[Facts]:
     path = Path(config.snapshot)
     with suppress(CoreError, OSError):
         for one in Snapshot.load(path, path.stat().st_uid).corunners():
-            yield _row(one.job_id, EXPECTED, mean_rate(one.profile), one.profile.metadata_rate)
+            profile = one.profile
+            write, metadata = mean_of(profile, "rate"), mean_of(profile, "metadata_rate")
+            yield _row(one.job_id, EXPECTED, write, metadata)
 
 
 def _row(
