@@ -21,12 +21,12 @@ sys.path.append(str(Path(__file__).parents[1] / "lab"))
 
 import numpy as np
 from pattern_card import WITHIN
+from pattern_evaluation import Judgements, joined, judge, quality
+from pattern_training import Fold, temperature_of
 from shipped_patterns import certain_examples
 
 from sluice.cli.plots import picture, reliability_plot
 from sluice.patterns.classifier import calibration_error, packaged_classifier
-from sluice.patterns.evaluation import Judgements, joined, judge, quality
-from sluice.patterns.training import Fold, temperature_of
 
 PROGRAMS = Path(__file__).parents[1] / "data" / "programs"
 ANSWERS = PROGRAMS / "first_answers.csv"

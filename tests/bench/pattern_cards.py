@@ -13,11 +13,10 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1] / "lab"))
 
 from pattern_card import as_is, cross_examined
+from pattern_examples import labelled_examples, read_labels, synthesised_examples
+from pattern_training import SYNTHESISED_PER_PATTERN
 
-from sluice.history_db.intake import read_labels
 from sluice.patterns.classifier import packaged_classifier
-from sluice.patterns.examples import labelled_examples, synthesised_examples
-from sluice.patterns.training import SYNTHESISED_PER_PATTERN
 
 
 def main() -> None:
@@ -27,7 +26,7 @@ def main() -> None:
     parser.add_argument("--as-is", action="store_true")
     words = parser.parse_args()
     with words.labels.open(newline="", encoding="utf-8-sig") as file:
-        rows = [row for row in read_labels(file, name=str(words.labels)) if row.certain]
+        rows = [row for row in read_labels(file) if row.certain]
     examples = labelled_examples(words.logs or words.labels.parent, rows)
     synthesised = synthesised_examples(SYNTHESISED_PER_PATTERN)
     if words.as_is:

@@ -390,7 +390,7 @@ def test_patterns_have_the_names_of_the_core():
     assert set(PATTERNS) | {"mixed", "unknown"} == set(core.PATTERNS)
     assert set(classifier.patterns) <= set(core.PATTERNS)
     log = read_log(LOGS / CERTAIN[0]["file"])
-    (found,) = profiles_of([measure(log)], classifier)
+    (found,) = profiles_of([measure(log)])
     assert found.pattern in core.PATTERNS
 
 

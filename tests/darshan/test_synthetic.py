@@ -7,14 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pattern_examples import pattern_by_rules, read_labels, synthesised_examples
+from pattern_training import SYNTHESISED_PER_PATTERN
 from shipped_patterns import made_examples
 from synthetic.corpus import PATTERNS, synthesise, write_labels
 
 from sluice.darshan.features import measure
 from sluice.darshan.log import read_log
-from sluice.history_db.intake import read_labels
-from sluice.patterns.examples import pattern_by_rules, synthesised_examples
-from sluice.patterns.training import SYNTHESISED_PER_PATTERN
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -77,7 +76,7 @@ def test_labels_are_what_ingest_and_evaluate_read(tmp_path):
     file = tmp_path / "labels.csv"
     assert write_labels(synthesise(tmp_path, 7, seed=1), file) == 7
     with file.open() as lines:
-        rows = list(read_labels(lines, name="labels.csv"))
+        rows = list(read_labels(lines))
     assert [row.pattern for row in rows] == list(PATTERNS)
     assert all(row.certain for row in rows)
     with file.open() as lines:

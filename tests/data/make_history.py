@@ -41,8 +41,7 @@ def fill(place: Path) -> None:
     run = CliRunner()
     options = ["--history", str(path)]
     names = [str(log) for log in (*logs, damaged)]
-    labels = ["--labels", str(LOGS / "index.csv")]
-    run.invoke(main, ["history", "ingest", *options, *labels, *names])
+    run.invoke(main, ["history", "ingest", *options, *names])
     run.invoke(
         main,
         ["history", "ingest", *options, "--sacct", "-", "--time-zone", "UTC"],

@@ -33,7 +33,6 @@ from sluice.history_db.records import (
     Application,
     Bundle,
     Decision,
-    Label,
     LogKey,
     Selection,
     Snapshot,
@@ -347,14 +346,6 @@ def test_the_first_bytes_of_a_bundle_are_read_alone(store):
     assert store.models.bundle_head(LARGEST - 1, 300) == b""
 
 
-def test_labels_can_be_corrected(store):
-    store.runs.add_logs([(a_log(), a_profile(), b"")])
-    store.runs.put_labels([Label(1, "owc", "ior")])
-    store.runs.put_labels([Label(1, "aw", "ior")])
-    assert store.runs.labels() == [Label(1, "aw", "ior")]
-    assert store.runs.logs_named({"1.darshan"}) == {"1.darshan": [1]}
-
-
 def test_a_failed_step_leaves_nothing_behind(store):
     with pytest.raises(HistoryError):
         store.runs.add_logs([(a_log(1), a_profile(), b""), (a_log(2, path=None), a_profile(), b"")])
@@ -494,7 +485,7 @@ def test_a_read_only_history_cannot_be_written(tmp_path):
     path = tmp_path / "history.db"
     Store(path, create=True).close()
     with Store(path, read_only=True) as store, pytest.raises(ReadOnlyHistoryError):
-        store.runs.put_labels([Label(1, "owc", "ior")])
+        store.runs.add_logs([(a_log(), a_profile(), b"")])
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")

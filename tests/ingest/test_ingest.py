@@ -1,6 +1,5 @@
 """`sluice history ingest` and `sluice profile`: nothing is lost, everything is named."""
 
-import csv
 import json
 import os
 import pty
@@ -321,7 +320,7 @@ def test_accounting_that_cannot_be_read_on_is_named(sluice):
     assert result.stderr == "sluice: /proc/self/mem: Input/output error\n"
 
 
-@pytest.mark.parametrize("option", ["--sacct", "--job-stats", "--labels"])
+@pytest.mark.parametrize("option", ["--sacct", "--job-stats"])
 def test_a_line_without_an_end_fills_no_memory_and_is_named(sluice, option):
     result = sluice("history", "ingest", option, "/dev/zero")
     assert result.exit_code == 1
@@ -340,37 +339,6 @@ def test_the_wrong_time_zone_is_noticed(sluice):
 
 def test_a_time_zone_that_does_not_exist_is_a_usage_error(sluice):
     assert sluice("history", "ingest", SMALL, "--time-zone", "Mars/Base").exit_code == 2
-
-
-# Labels
-
-
-def test_certain_labels_are_kept(sluice, history):
-    result = sluice("history", "ingest", DATA, "--labels", DATA / "index.csv")
-    assert "103 logs labelled, 44 rows not certain, 0 without a log" in result.stdout
-    with Store(history) as store:
-        assert {label.application for label in store.runs.labels()} == {
-            row["app"]
-            for row in csv.DictReader((DATA / "index.csv").open())
-            if row["label_quality"].startswith("clean")
-        }
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (b"a,b\n1,2\n", ["file, pattern"]),
-        (b"file,pattern\nx.darshan,zigzag\n", [":2:", "zigzag", "owc"]),
-        (b"file,pattern,note\nx.darshan,ws,\xe9\n", ["labels.csv: not UTF-8"]),
-        ("file,pattern\n".encode("utf-16"), ["labels.csv: not UTF-8"]),
-    ],
-)
-def test_labels_that_make_no_sense_are_refused(sluice, tmp_path, text, words):
-    path = tmp_path / "labels.csv"
-    path.write_bytes(text)
-    result = sluice("history", "ingest", "--labels", path)
-    assert result.exit_code == 1
-    assert all(word in result.stderr for word in words)
 
 
 # sluice profile

@@ -7,12 +7,9 @@ exists about logs that its training did not have.
 from dataclasses import replace
 
 import numpy as np
-
-from sluice.darshan.features import FEATURES
-from sluice.patterns.classifier import MIN_CONFIDENCE
-from sluice.patterns.evaluation import SEED, Judgements, judge, quality
-from sluice.patterns.examples import LABELLED, shares_of
-from sluice.patterns.training import (
+from pattern_evaluation import SEED, Judgements, judge, quality
+from pattern_examples import LABELLED, shares_of
+from pattern_training import (
     by_application,
     by_library,
     fit,
@@ -22,6 +19,9 @@ from sluice.patterns.training import (
     temperature_of,
     writes,
 )
+
+from sluice.darshan.features import FEATURES
+from sluice.patterns.classifier import MIN_CONFIDENCE
 
 WITHIN = 1.0  # octaves: a factor of two
 REPEATS = 5  # shuffles of a feature

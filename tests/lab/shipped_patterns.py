@@ -1,9 +1,8 @@
 """Trains the classifier that ships: `make patterns`.
 
 The logs lie next to the labels; only those whose label is certain count. The first file teaches,
-together with synthesised logs, whose measurements ship too, for sites that train their own. The
-other files, real programs, tell how sure an answer may be. The same logs always give the same
-files.
+together with synthesised logs. The other files, real programs, tell how sure an answer may be. The
+same logs always give the same files.
 """
 
 import sys
@@ -11,29 +10,28 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import pattern_examples as examples
+from pattern_examples import Example, example_of, labelled_examples, read_labels
+from pattern_fit import SEED
+from pattern_training import SYNTHESISED_PER_PATTERN, to_bytes, train_patterns
 from synthetic.corpus import PATTERNS, synthesise
 
 from sluice.darshan.features import measure
 from sluice.darshan.log import read_log
-from sluice.history_db.intake import read_labels
-from sluice.patterns import classifier, examples
-from sluice.patterns.examples import Example, example_of, labelled_examples
-from sluice.patterns.fit import SEED
-from sluice.patterns.training import SYNTHESISED_PER_PATTERN, train_patterns
+from sluice.patterns import classifier
 
 
 def main() -> None:
-    place = Path(classifier.__file__).parent
-    write_examples(made_examples(SYNTHESISED_PER_PATTERN), place / examples.PACKAGED)
+    write_examples(made_examples(SYNTHESISED_PER_PATTERN), examples.PACKAGED)
     teaching, *others = (certain_examples(Path(name)) for name in sys.argv[1:])
     trained = train_patterns(teaching, calibrating=[each for part in others for each in part])
-    (place / classifier.PACKAGED).write_bytes(trained.to_bytes())
+    (Path(classifier.__file__).parent / classifier.PACKAGED).write_bytes(to_bytes(trained))
 
 
 def certain_examples(labels: Path) -> list[Example]:
     """Read the logs next to a file of labels whose label is certain."""
     with labels.open() as file:
-        rows = [row for row in read_labels(file, name=str(labels)) if row.certain]
+        rows = [row for row in read_labels(file) if row.certain]
     return labelled_examples(labels.parent, rows)
 
 

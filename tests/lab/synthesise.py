@@ -1,7 +1,7 @@
 """Makes Darshan logs of known patterns, for tests and load: `synthesise.py DIR --logs 1000`.
 
 Genuine logs of the format 3.41, over patterns, programs, libraries, layouts, processes, chunks
-and noise; DIR/labels.csv says what each one is, as `sluice history ingest --labels` reads it. Log
+and noise; DIR/labels.csv says what each one is, as `tests/bench/pattern_cards.py` reads it. Log
 number i of a seed has the same bytes whenever it is made, and by whom.
 """
 

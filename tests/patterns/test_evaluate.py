@@ -8,22 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pattern_card import as_is, chunk_quality, cross_examined, importance
+from pattern_evaluation import Judgements, debiased_error, macro_f1, quality, resampled_errors
+from pattern_examples import Example, labelled_examples, read_labels, synthesised_examples
+from pattern_training import by_application, fit_temperature, folds, is_labelled
 from sklearn.metrics import f1_score
 
 from sluice.darshan.features import FEATURES
-from sluice.history_db.intake import read_labels
 from sluice.patterns.classifier import (
     calibration_error,
-    debiased_error,
-    fit_temperature,
     packaged_classifier,
     reliability,
-    resampled_errors,
     tempered,
 )
-from sluice.patterns.evaluation import Judgements, macro_f1, quality
-from sluice.patterns.examples import Example, labelled_examples, synthesised_examples
-from sluice.patterns.training import by_application, folds, is_labelled
 
 DATA = Path(__file__).parents[1] / "data" / "darshan"
 PUBLIC = Path(__file__).parents[3] / "shared" / "data" / "darshan" / "real"
@@ -31,7 +27,7 @@ PUBLIC = Path(__file__).parents[3] / "shared" / "data" / "darshan" / "real"
 
 def load(labels: Path, folder: Path = DATA) -> list[Example]:
     with labels.open() as file:
-        rows = [row for row in read_labels(file, name=labels.name) if row.certain]
+        rows = [row for row in read_labels(file) if row.certain]
     return labelled_examples(folder, rows)
 
 
@@ -127,7 +123,7 @@ def test_a_fold_has_seen_nothing_of_its_application(labelled, monkeypatch):
         seen.append({example.application for example in examples})
         return packaged_classifier()
 
-    monkeypatch.setattr("sluice.patterns.training.fit", spy)
+    monkeypatch.setattr("pattern_training.fit", spy)
     made = folds(labelled, by_application, judged=is_labelled)
     assert len(made) == 4
     for fold, applications in zip(made, seen, strict=True):
@@ -195,7 +191,7 @@ def first_answers(number: int) -> list[dict[str, str]]:
 def test_first_answers_are_kept_with_the_labels(number):
     name = f"round{number}.csv"
     with (DATA.parent / "programs" / name).open() as file:
-        certain = [row for row in read_labels(file, name=name) if row.certain]
+        certain = [row for row in read_labels(file) if row.certain]
     kept = {row["log"]: row["truth"] for row in first_answers(number)}
     assert kept == {row.file: row.pattern for row in certain}
 

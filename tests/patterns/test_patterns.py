@@ -3,29 +3,25 @@
 import csv
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pattern_examples import Example, example_of, labelled_examples, read_labels
+from pattern_fit import export
+from pattern_training import to_bytes, train_patterns
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 
 from sluice.darshan.features import FEATURES, Measurement, measure
 from sluice.darshan.log import read_log
-from sluice.history_db.intake import read_labels
-from sluice.history_db.store import Store
 from sluice.patterns.classifier import (
-    ClassifierError,
     Forest,
     PatternClassifier,
     packaged_classifier,
-    site_classifier,
 )
-from sluice.patterns.examples import Example, example_of, labelled_examples
-from sluice.patterns.fit import export
-from sluice.patterns.training import TooFewLabelsError, train_patterns
 
 LOGS = Path(__file__).parents[1] / "data" / "darshan"
 PROGRAMS = LOGS.parent / "programs"
@@ -50,7 +46,7 @@ def real_programs() -> list[Example]:
     found = []
     for name in ("labels.csv", *(f"round{number}.csv" for number in range(6, 11))):
         with (PROGRAMS / name).open() as file:
-            rows = [row for row in read_labels(file, name=name) if row.certain]
+            rows = [row for row in read_labels(file) if row.certain]
         found += labelled_examples(PROGRAMS, rows)
     return found
 
@@ -94,8 +90,9 @@ def test_what_ships_is_what_the_labelled_logs_teach(examples):
     packaged = packaged_classifier()
     assert trained.metrics == packaged.metrics
     assert trained.temperature == packaged.temperature
-    for name, array in trained.forest.arrays("").items():
-        np.testing.assert_array_equal(array, packaged.forest.arrays("")[name])
+    for field in fields(trained.forest):
+        theirs = getattr(packaged.forest, field.name)
+        np.testing.assert_array_equal(getattr(trained.forest, field.name), theirs)
 
 
 def test_it_is_judged_on_applications_that_it_has_not_seen():
@@ -110,35 +107,12 @@ def test_it_is_judged_on_applications_that_it_has_not_seen():
     assert held_out["calibration_error"] < 0.05
 
 
-def test_one_application_is_too_few_to_judge(examples):
-    same = [replace(example, application="one") for example in examples]
-    with pytest.raises(TooFewLabelsError, match="--labels"):
-        train_patterns(same, [])
-
-
 def test_bytes_come_back_as_the_same_classifier():
     classifier = packaged_classifier()
-    again = PatternClassifier.from_bytes(classifier.to_bytes())
+    again = PatternClassifier.from_bytes(to_bytes(classifier))
     rows = np.random.default_rng(1).normal(size=(10, len(FEATURES))).astype(np.float32)
     np.testing.assert_array_equal(again.forest.evaluate(rows), classifier.forest.evaluate(rows))
     assert again.patterns == classifier.patterns
-
-
-def test_a_classifier_of_other_features_is_refused(monkeypatch):
-    content = packaged_classifier().to_bytes()
-    monkeypatch.setattr("sluice.patterns.classifier.FEATURES", ("other",))
-    with pytest.raises(ClassifierError, match="sluice model train --patterns"):
-        PatternClassifier.from_bytes(content)
-
-
-def test_a_site_whose_classifier_is_outdated_gets_the_one_that_ships(tmp_path, monkeypatch):
-    with Store(tmp_path / "history.db", create=True) as store:
-        assert site_classifier(store) is packaged_classifier()
-        own = replace(packaged_classifier(), metrics={"logs": 5})
-        store.models.add_classifier(own.to_bytes(), own.metrics)
-        assert site_classifier(store).metrics == {"logs": 5}
-        monkeypatch.setattr("sluice.patterns.classifier.FEATURES", ("other",))
-        assert site_classifier(store) is packaged_classifier()
 
 
 def test_it_abstains_when_the_trees_disagree():

@@ -201,9 +201,9 @@ def test_ingest_and_doctor_name_what_claims_too_much(store, tmp_path, monkeypatc
     monkeypatch.setenv("SLUICE_HISTORY", str(tmp_path / "history.db"))
     keep(store, range(1, 13), claiming(), write_bytes=4096, read_bytes=0)
     keep(store, range(13, 14), claiming(write_bytes=4096.0), write_bytes=4096, read_bytes=0)
-    labels = tmp_path / "labels.csv"
-    labels.write_text("file,pattern\n")
-    done = CliRunner().invoke(main, ["history", "ingest", "--labels", str(labels)])
+    counts = tmp_path / "counts.csv"
+    counts.write_text("time,target,read_bytes,write_bytes\n")
+    done = CliRunner().invoke(main, ["history", "ingest", "--server-counts", str(counts)])
     assert "job 1 (3.4 TiB of 4 KiB)" in done.output
     assert "job 13" not in done.output
     trained = CliRunner().invoke(main, ["model", "train", "--json"])

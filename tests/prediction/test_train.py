@@ -447,15 +447,3 @@ def test_publishing_without_a_model_says_to_train(tmp_path):
     )
     assert result.exit_code == 1
     assert "sluice model train" in result.stderr
-
-
-def test_patterns_are_trained_again_from_labels_and_runs_named_anew(trained, tmp_path, monkeypatch):
-    monkeypatch.setattr("sluice.patterns.training.SYNTHESISED_PER_PATTERN", 15)
-    run = runner(trained)
-    run("history", "ingest", "--labels", DATA / "index.csv")
-    file = tmp_path / "patterns.npz"
-    result = run("model", "train", "--patterns", "--patterns-file", file)
-    assert result.exit_code == 0, result.output
-    assert "103 labelled, 105 synthesised logs" in result.stdout
-    with Store(trained / "history.db") as store:
-        assert store.models.classifier() == file.read_bytes()

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from sluice.history_db.records import Profile
     from sluice.history_db.store import Store
-    from sluice.patterns.classifier import PatternClassifier
 
 
 SUFFIX = ".darshan"
@@ -87,7 +86,6 @@ def ingest(
     *,
     workers: int = 1,
     retry: bool = False,
-    classifier: PatternClassifier | None = None,
     quarantined: Callable[[Failure], None] = lambda _: None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Summary:
@@ -100,7 +98,7 @@ def ingest(
     summary = Summary()
     files = _walk(paths, summary)
     new = _unknown(store, files, summary, worth_it=_again(retry=retry), advance=advance)
-    read = partial(read_profiles, workers=workers, classifier=classifier)
+    read = partial(read_profiles, workers=workers)
     for batch in _batches(iter(read(new))):
         _keep(store, batch, summary)
         _tell(batch, quarantined)
@@ -116,7 +114,6 @@ def ingest_checked(
     *,
     now: float,
     workers: int = 1,
-    classifier: PatternClassifier | None = None,
     quarantined: Callable[[Failure], None] = lambda _: None,
 ) -> Summary:
     """Read log files of which any user may have made any; see `trust.doubt`.
@@ -124,7 +121,7 @@ def ingest_checked(
     Those whose jobs have become known since are read again first. now is in UTC seconds.
     """
     summary = Summary()
-    read = partial(read_profiles, workers=workers, classifier=classifier)
+    read = partial(read_profiles, workers=workers)
     new = _unknown(store, iter(paths), summary, worth_it=_unreadable_before)
     for paths_to_read in (_believable(store, now), new):
         results = read(paths_to_read)

@@ -30,7 +30,6 @@ from sluice.patterns.profile import Reading, measured, readings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from sluice.patterns.classifier import PatternClassifier
 
 T = TypeVar("T")
 
@@ -167,12 +166,11 @@ def read_profiles(
     workers: int = 1,
     seconds: float = SECONDS,
     memory: int = MEMORY,
-    classifier: PatternClassifier | None = None,
 ) -> Iterator[Reading | Failure]:
     """Read the profiles of logs, in processes that may die of them. Raises DarshanLibraryError."""
     for answers in _answers(paths, measured, workers, seconds, memory):
         read = [answer for answer in answers if not isinstance(answer, Failure)]
-        named = iter(readings(read, classifier))
+        named = iter(readings(read))
         for answer in answers:
             yield answer if isinstance(answer, Failure) else next(named)
 

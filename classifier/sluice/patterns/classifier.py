@@ -8,8 +8,7 @@ are no probabilities. One temperature sharpens or softens them all; it is found 
 applications and libraries that the forest had not seen, so that it holds where the classifier is
 used. (Guo et al., On Calibration of Modern Neural Networks, ICML 2017.)
 
-It ships trained (`patterns.npz`); a site can train its own from labelled logs. Evaluation needs
-numpy alone.
+It ships trained (`patterns.npz`, by `make patterns`). Evaluation needs numpy alone.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sluice.darshan.features import Measurement
-    from sluice.history_db.store import Store
 
 
 LEAF = -1  # feature of a leaf
@@ -61,10 +59,6 @@ class Forest:
         """(rows, features) -> (rows, outputs): the mean over the trees."""
         return self._trees.evaluate(rows)
 
-    def arrays(self, prefix: str) -> dict[str, Any]:
-        """Name the arrays for np.savez."""
-        return {f"{prefix}_{field.name}": getattr(self, field.name) for field in fields(self)}
-
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any], prefix: str) -> Forest:
         parts: dict[str, Any] = {
@@ -73,11 +67,8 @@ class Forest:
         return cls(**parts)
 
 
-TEMPERATURES = np.geomspace(0.2, 5.0, 97)  # tried in turn; the middle one is 1
 FLOOR = 0.002  # of a vote: no finite number of trees proves that something cannot be
 BINS = 10
-SEED = 20261122
-RESAMPLES = 1000
 
 
 def tempered(votes: NDArray[np.float64], temperature: float) -> NDArray[np.float64]:
@@ -98,21 +89,6 @@ def doubted(
     seen = coverage[:, np.newaxis]
     result: NDArray[np.float64] = probabilities * seen + (1 - seen) / probabilities.shape[1]
     return result
-
-
-def fit_temperature(
-    votes: NDArray[np.float64],
-    coverage: NDArray[np.floating],
-    truth: NDArray[np.intp],
-    weights: NDArray[np.float64],
-) -> float:
-    """Return the temperature that makes the true patterns likeliest; truth is a column each."""
-    rows = np.arange(len(votes))
-    losses = [
-        -float((weights * np.log(doubted(tempered(votes, value), coverage)[rows, truth])).sum())
-        for value in TEMPERATURES
-    ]
-    return float(TEMPERATURES[int(np.argmin(losses))])
 
 
 def reliability(
@@ -137,46 +113,9 @@ def calibration_error(confidence: NDArray[np.float64], correct: NDArray[np.bool_
     return float(np.abs(gaps).sum()) / max(1, len(confidence))
 
 
-def resampled_errors(
-    confidence: NDArray[np.float64], correct: NDArray[np.bool_]
-) -> tuple[float, float, float]:
-    """Return the 95 % interval of the calibration error over resampled answers, and its bias.
-
-    The bias is what answers of the same confidences show on average when each confidence is
-    right (Broecker and Smith, Increasing the Reliability of Reliability Diagrams, 2007).
-    """
-    random = np.random.default_rng(SEED)
-    count = len(confidence)
-    drawn = random.integers(count, size=(RESAMPLES, count))
-    errors = [calibration_error(confidence[rows], correct[rows]) for rows in drawn]
-    kept = random.random((RESAMPLES, count)) < confidence
-    low, high = np.quantile(errors, [0.025, 0.975])
-    return float(low), float(high), float(np.mean([calibration_error(confidence, k) for k in kept]))
-
-
-def debiased_error(confidence: NDArray[np.float64], correct: NDArray[np.bool_]) -> float:
-    """Return the calibration error as a root mean square without the bias of few answers.
-
-    From each of BINS classes with equally many answers the variance of its share is taken off;
-    being a root mean square it is, but for chance, not below the expected calibration error.
-    (Kumar, Liang and Ma, Verified Uncertainty Calibration, NeurIPS 2019.)
-    """
-    order = np.argsort(confidence, kind="stable")
-    total = 0.0
-    for rows in np.array_split(order, min(BINS, len(order) // 2)):
-        right = correct[rows].mean()
-        gap = (confidence[rows].mean() - right) ** 2
-        total += len(rows) * (gap - right * (1 - right) / (len(rows) - 1))
-    return float(np.sqrt(max(0.0, total / len(order))))
-
-
 MIN_CONFIDENCE = 0.5  # below, nothing is said
 PACKAGED = "patterns.npz"
 COVERAGE = FEATURES.index("coverage")
-
-
-class ClassifierError(Exception):
-    """A pattern classifier cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,34 +145,11 @@ class PatternClassifier:
             for answer, confidence in zip(answers, confidences, strict=True)
         ]
 
-    def to_bytes(self) -> bytes:
-        buffer = io.BytesIO()
-        np.savez_compressed(
-            buffer,
-            about=np.array(
-                json.dumps(
-                    {
-                        "features": FEATURES,
-                        "patterns": self.patterns,
-                        "metrics": self.metrics,
-                        "temperature": self.temperature,
-                    }
-                )
-            ),
-            **self.forest.arrays("pattern"),
-        )
-        return buffer.getvalue()
-
     @classmethod
     def from_bytes(cls, content: bytes) -> PatternClassifier:
-        """Read what `to_bytes` made; raises ClassifierError for another version's."""
+        """Read what `make patterns` wrote."""
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             about = json.loads(str(arrays["about"]))
-            if tuple(about["features"]) != FEATURES:
-                raise ClassifierError(
-                    "the pattern classifier was trained for other features; "
-                    "train it again with `sluice model train --patterns`"
-                )
             return cls(
                 forest=Forest.from_arrays(arrays, "pattern"),
                 patterns=tuple(about["patterns"]),
@@ -246,14 +162,3 @@ class PatternClassifier:
 def packaged_classifier() -> PatternClassifier:
     """Return the classifier that ships with Sluice."""
     return PatternClassifier.from_bytes(files(__package__).joinpath(PACKAGED).read_bytes())
-
-
-def site_classifier(store: Store) -> PatternClassifier:
-    """Return the classifier that a site trained last, else the one that ships."""
-    content = store.models.classifier()
-    if content is None:
-        return packaged_classifier()
-    try:
-        return PatternClassifier.from_bytes(content)
-    except ClassifierError:  # trained by another version, on features that are no longer made
-        return packaged_classifier()

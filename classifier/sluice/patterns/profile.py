@@ -6,13 +6,10 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from sluice.darshan.bursts import packed
 from sluice.darshan.features import (
     ABOVE_COVERAGE,
     BLIND_COVERAGE,
-    FEATURES,
     FILLED,
     METADATA_OPERATIONS,
     REWRITTEN,
@@ -25,7 +22,7 @@ from sluice.darshan.features import (
 )
 from sluice.darshan.log import read_log
 from sluice.history_db.records import Log, Profile
-from sluice.patterns.classifier import PatternClassifier, packaged_classifier
+from sluice.patterns.classifier import packaged_classifier
 from sluice.policies.core import UNKNOWN
 
 if TYPE_CHECKING:
@@ -106,12 +103,10 @@ def _few(osts: frozenset[int] | None) -> tuple[int, ...] | None:
     return tuple(sorted(osts)) if osts and len(osts) <= MOST_OSTS else None
 
 
-def readings(
-    measured: Sequence[Measured], classifier: PatternClassifier | None = None
-) -> list[Reading]:
+def readings(measured: Sequence[Measured]) -> list[Reading]:
     """Name what several logs do; in one go, which costs little more than a single one."""
     measurements = measurements_of(content for _, content, *_ in measured)
-    profiles = profiles_of(measurements, classifier or packaged_classifier())
+    profiles = profiles_of(measurements)
     return [
         Reading(
             Log(*about),
@@ -127,14 +122,12 @@ def readings(
     ]
 
 
-def read_profile(path: Path, classifier: PatternClassifier | None = None) -> Reading:
+def read_profile(path: Path) -> Reading:
     """Read one log and say what it does. Raises DarshanLogError or OSError."""
-    return readings([measured(path)], classifier)[0]
+    return readings([measured(path)])[0]
 
 
-def profiles_of(
-    measurements: Sequence[Measurement], classifier: PatternClassifier
-) -> list[Profile]:
+def profiles_of(measurements: Sequence[Measurement]) -> list[Profile]:
     """Return a profile of each."""
     return [
         Profile(
@@ -145,22 +138,9 @@ def profiles_of(
             log_sd=SINGLE_RUN_LOG_SD,
         )
         for measurement, (pattern, confidence) in zip(
-            measurements, classifier.classify(measurements), strict=True
+            measurements, packaged_classifier().classify(measurements), strict=True
         )
     ]
-
-
-def reclassified(profile: Profile, features: bytes, classifier: PatternClassifier) -> Profile:
-    """Return the profile as another classifier names it."""
-    vector = np.frombuffer(features, dtype="<f4").astype(np.float32)
-    measurement = Measurement(
-        features=vector,
-        shares=profile.shares,
-        time_shares={},
-        numbers=profile.numbers,
-        coverage=float(vector[FEATURES.index("coverage")]),
-    )
-    return profiles_of([measurement], classifier)[0]
 
 
 def evidence(profile: Profile, features: bytes) -> list[str]:

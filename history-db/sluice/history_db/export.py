@@ -184,7 +184,6 @@ class Anonymiser:
             },
             "weekly_coverage": {},
             "uncovered_weeks": {},
-            "labels": {"application": words("application")},
             "jobs": {
                 "cluster": words("cluster"),
                 "name": self.name,

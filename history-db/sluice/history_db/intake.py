@@ -1,17 +1,15 @@
-"""What is added to the history besides logs: accounting, servers' counts, labels of persons."""
+"""What is added to the history besides logs: accounting and servers' counts."""
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sluice.history_db.job_stats import parse_job_stats
-from sluice.history_db.records import Label
 from sluice.history_db.sacct import BrokenLine, parse_sacct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from datetime import tzinfo
 
     from sluice.history_db.records import Job
@@ -125,102 +123,4 @@ def add_job_stats(
         is_guessed=parsed.is_guessed,
         other_example=parsed.example,
         contradicted_example=contradicted[0] if contradicted else None,
-    )
-
-
-PATTERNS = {
-    **{name: name for name in ("owc", "ws", "aw", "read", "metadata", "mixed", "none")},
-    "meta": "metadata",
-}
-CERTAIN = "clean"
-
-
-class LabelsError(Exception):
-    """The CSV cannot be used; the text names line and remedy."""
-
-
-@dataclass(slots=True)
-class LabelSummary:
-    labelled: int = 0
-    uncertain: int = 0
-    """Rows whose label_quality does not begin with `clean`: not learned from."""
-    unmatched: int = 0
-    """Rows whose file was not ingested."""
-
-
-@dataclass(frozen=True, slots=True)
-class LabelRow:
-    """One row of the CSV."""
-
-    file: str
-    pattern: str
-    application: str
-    """By which logs are held out together; the file's name where the CSV does not tell."""
-    certain: bool
-    """Whether label_quality begins with `clean`, or is missing."""
-    chunk_bytes: float
-    """Of the operation that moves most bytes; 0: not known."""
-
-
-def read_labels(lines: Iterable[str], *, name: str) -> Iterator[LabelRow]:
-    """Read a CSV of labels.
-
-    Columns: `file`, `pattern`; where there are any: `app`, `label_quality`, `chunk_bytes`.
-    Raises LabelsError.
-    """
-    rows = csv.DictReader(lines)
-    try:
-        missing = {"file", "pattern"} - set(rows.fieldnames or ())
-        if missing:
-            raise LabelsError(
-                f"{name}:1: the heading lacks {', '.join(sorted(missing))}; "
-                "the first line must name the columns file and pattern"
-            )
-        for row in rows:
-            yield _label_row(row, f"{name}:{rows.line_num}")
-    except csv.Error as error:
-        raise LabelsError(f"{name}:{rows.line_num}: no CSV: {error}") from error
-    except UnicodeDecodeError as error:
-        raise LabelsError(f"{name}: not UTF-8 ({error.reason}); save it as such") from error
-
-
-def _label_row(row: dict[str, str | None], place: str) -> LabelRow:
-    pattern = PATTERNS.get((row["pattern"] or "").strip().lower())
-    if pattern is None:
-        raise LabelsError(
-            f"{place}: no pattern {row['pattern']!r}; "
-            f"there are {', '.join(sorted(set(PATTERNS.values())))}"
-        )
-    try:
-        chunk = float(row.get("chunk_bytes") or 0)
-    except ValueError as error:
-        raise LabelsError(f"{place}: no number of bytes: {row['chunk_bytes']!r}") from error
-    file = row["file"] or ""
-    return LabelRow(
-        file=file,
-        pattern=pattern,
-        application=row.get("app") or file.rpartition("/")[2],
-        certain=(row.get("label_quality") or CERTAIN).startswith(CERTAIN),
-        chunk_bytes=chunk,
-    )
-
-
-def add_labels(store: Store, lines: Iterable[str], *, name: str) -> LabelSummary:
-    """Label the logs that were read from the files a CSV names, in whatever directory.
-
-    Raises LabelsError or HistoryError.
-    """
-    rows = list(read_labels(lines, name=name))
-    wanted = {row.file.rpartition("/")[2]: row for row in rows if row.certain}
-    logs = store.runs.logs_named(wanted)
-    labels = [
-        Label(log_id, row.pattern, row.application)
-        for file, row in wanted.items()
-        for log_id in logs.get(file, ())
-    ]
-    store.runs.put_labels(labels)
-    return LabelSummary(
-        labelled=len(labels),
-        uncertain=sum(not row.certain for row in rows),
-        unmatched=len(wanted) - len(logs),
     )

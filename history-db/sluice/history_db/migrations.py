@@ -78,12 +78,6 @@ CREATE TABLE profiles (
     features            BLOB    NOT NULL  -- float32, little-endian: the classifier's input
 ) STRICT
 
-CREATE TABLE labels (
-    log         INTEGER PRIMARY KEY REFERENCES logs (id) ON DELETE CASCADE,
-    pattern     TEXT    NOT NULL,
-    application TEXT    NOT NULL          -- held out as one when the classifier is judged
-) STRICT
-
 CREATE TABLE jobs (
     id               INTEGER PRIMARY KEY,
     cluster          TEXT    NOT NULL,    -- empty: sacct did not say
@@ -126,13 +120,6 @@ CREATE INDEX jobs_start ON jobs (start)
 CREATE INDEX jobs_user ON jobs (user, submit) WHERE user IS NOT NULL
 
 CREATE INDEX jobs_of_arrays ON jobs (array_job, array_index) WHERE array_index IS NOT NULL
-
-CREATE TABLE classifiers (
-    id          INTEGER PRIMARY KEY AUTOINCREMENT,
-    created     INTEGER NOT NULL,
-    metrics     TEXT    NOT NULL,         -- JSON
-    content     BLOB    NOT NULL          -- the pattern classifier, .npz
-) STRICT
 
 CREATE TABLE models (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,

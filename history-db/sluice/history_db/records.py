@@ -214,16 +214,6 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Label:
-    """What a log is known to do, said by a person."""
-
-    log_id: int
-    pattern: str
-    application: str
-    """Logs of one application are held out together when the classifier is judged."""
-
-
-@dataclass(frozen=True, slots=True)
 class Application:
     """What was learned about one key of the application table."""
 
@@ -601,7 +591,6 @@ class Counts:
     quarantined: int
     linked: int
     """Logs whose job is known."""
-    labels: int
     jobs: int
     decisions: int
     models: int

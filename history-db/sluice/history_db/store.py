@@ -47,7 +47,6 @@ class Store(Connection):
             SELECT (SELECT count(*) FROM logs),
                    (SELECT count(*) FROM logs WHERE reason IS NOT NULL),
                    (SELECT count(*) FROM logs WHERE job IS NULL),
-                   (SELECT count(*) FROM labels),
                    (SELECT count(*) FROM jobs),
                    (SELECT count(*) FROM decisions),
                    (SELECT count(*) FROM models),

@@ -74,7 +74,6 @@ def library_errors() -> tuple[type[Exception], ...]:
     """Return the errors whose text is written for users; imported once one may be there."""
     from sluice.darshan.log import DarshanLibraryError
     from sluice.history_db.errors import HistoryError
-    from sluice.history_db.intake import LabelsError
     from sluice.history_db.job_stats import JobStatsError
     from sluice.history_db.sacct import SacctError
     from sluice.history_db.server_counts import ServerCountsError
@@ -83,7 +82,7 @@ def library_errors() -> tuple[type[Exception], ...]:
     from sluice.sim.engine import SimError
     from sluice.slurm.records import SlurmError
 
-    texts = (SacctError, JobStatsError, ServerCountsError, LabelsError)
+    texts = (SacctError, JobStatsError, ServerCountsError)
     darshan = (DarshanLibraryError,)
     return (CalibrationError, *darshan, HistoryError, *texts, CoreError, SlurmError, SimError)
 

@@ -90,7 +90,6 @@ def _show_counts(store: Store, *, as_json: bool) -> None:
         [
             ("logs read", counts.logs),
             ("  of known jobs", counts.linked),
-            ("  labelled", counts.labels),
             ("logs in quarantine", counts.quarantined),
             ("jobs of the accounting", counts.jobs),
             ("decisions", counts.decisions),
@@ -211,11 +210,10 @@ def _fresh(files: Files) -> Store:
 
 @click.command("prune")
 @click.option("--older-than", required=True, type=Age(), help="E.g. 90d, 12w or 2y.")
-@click.option("--labelled", is_flag=True, help="Forget labelled logs too; they teach patterns.")
 @click.option("--vacuum", is_flag=True, help="Give the room back to the file system.")
 @files_options
 @json_option
-def prune(*, older_than: int, labelled: bool, vacuum: bool, files: Files, as_json: bool) -> None:
+def prune(*, older_than: int, vacuum: bool, files: Files, as_json: bool) -> None:
     """Forget runs, jobs and decisions of long ago.
 
     What models have learned from them stays. Run it every night to keep so many days.
@@ -228,7 +226,7 @@ def prune(*, older_than: int, labelled: bool, vacuum: bool, files: Files, as_jso
         before = store.path.stat().st_size
         oldest = int(time.time()) - older_than
         with progress("rows", lambda: store.upkeep.count_prunable(before=oldest)) as (_, advance):
-            pruned = store.upkeep.prune(before=oldest, labelled=labelled, advance=advance)
+            pruned = store.upkeep.prune(before=oldest, advance=advance)
         store.jobs.update_coverage()
         if vacuum:
             store.upkeep.vacuum()

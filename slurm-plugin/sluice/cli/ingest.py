@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
     from types import FrameType
 
-    from sluice.history_db.intake import JobStatsSummary, JobSummary, LabelSummary
+    from sluice.history_db.intake import JobStatsSummary, JobSummary
     from sluice.history_db.store import Store
     from sluice.ingest.ingest import Summary
     from sluice.ingest.workers import Failure
@@ -143,12 +143,6 @@ CHANGED = 1  # exit code when something could not be read
     metavar="FILE",
     help="CSV of time,target,read_bytes,write_bytes.",
 )
-@click.option(
-    "--labels",
-    type=click.File(encoding="utf-8-sig"),
-    metavar="FILE",
-    help="CSV with file and pattern of known logs.",
-)
 @click.option("--retry", is_flag=True, help="Read quarantined logs again.")
 @click.option(
     "--workers",
@@ -190,7 +184,6 @@ def command(
     job_stats: TextIO | None,
     server_counts: TextIO | None,
     job_id_form: str | None,
-    labels: TextIO | None,
     retry: bool,
     workers: int,
     follow: bool,
@@ -222,10 +215,9 @@ def command(
     Exit code: 0 all is well, 1 something could not be read (it is named) or there is no log,
     2 wrong usage.
     """
-    if not paths and not (sacct or labels or job_stats or server_counts):
+    if not paths and not (sacct or job_stats or server_counts):
         raise click.UsageError(
-            "Nothing to read: name logs or directories, --sacct, --job-stats, --server-counts "
-            "or --labels."
+            "Nothing to read: name logs or directories, --sacct, --job-stats or --server-counts."
         )
     zone = _zone(time_zone)
     with files.open_history(create=True) as store:
@@ -236,7 +228,6 @@ def command(
             _follow(store, paths, workers=workers, every=every, once=once, ask_sacct=ask_sacct)
             return
         logs = _read_logs(store, paths, workers=workers, retry=retry)
-        marked = _read_labels(store, labels)
         add_up(store)
         offset = None if jobs is None else _clock_offset(store)
         since = int(time.time()) - CLAIMS_SHOWN
@@ -244,10 +235,10 @@ def command(
         coverage = store.jobs.coverage()
     if as_json:
         served = {} if counts is None else {"server_counts": counts}
-        show_json({"coverage": asdict(coverage)} | _as_json(logs, jobs, stats, marked) | served)
+        show_json({"coverage": asdict(coverage)} | _as_json(logs, jobs, stats) | served)
     else:
         click.echo(coverage_text(coverage))
-        _print(logs, jobs, stats, marked, time_zone, offset)
+        _print(logs, jobs, stats, time_zone, offset)
         if counts is not None:
             click.echo(f"servers: {counts} counts of storage targets")
         if claims:
@@ -355,7 +346,6 @@ def _name(file: TextIO) -> str:
 
 def _read_logs(store: Store, paths: tuple[Path, ...], *, workers: int, retry: bool) -> Summary:
     from sluice.ingest.ingest import Summary, count_logs, ingest
-    from sluice.patterns.classifier import site_classifier
 
     if not paths:
         return Summary()
@@ -365,7 +355,6 @@ def _read_logs(store: Store, paths: tuple[Path, ...], *, workers: int, retry: bo
             paths,
             workers=workers,
             retry=retry,
-            classifier=site_classifier(store),
             quarantined=lambda failure: report(_quarantine_line(failure)),
             advance=advance,
         )
@@ -373,14 +362,6 @@ def _read_logs(store: Store, paths: tuple[Path, ...], *, workers: int, retry: bo
 
 def _quarantine_line(failure: Failure) -> str:
     return one_line(f"quarantined {failure.path}: {failure.reason}")
-
-
-def _read_labels(store: Store, file: TextIO | None) -> LabelSummary | None:
-    if file is None:
-        return None
-    from sluice.history_db.intake import add_labels
-
-    return add_labels(store, bounded_lines(file, _name(file)), name=_name(file))
 
 
 def _clock_offset(store: Store) -> int | None:
@@ -394,11 +375,10 @@ def _clock_offset(store: Store) -> int | None:
     return hours if 1 <= abs(hours) <= 14 else None
 
 
-def _print(  # noqa: PLR0917 - one of each kind of input
+def _print(
     logs: Summary,
     jobs: JobSummary | None,
     stats: JobStatsSummary | None,
-    labels: LabelSummary | None,
     time_zone: str | None,
     offset: int | None,
 ) -> None:
@@ -419,11 +399,6 @@ def _print(  # noqa: PLR0917 - one of each kind of input
     if stats is not None:
         for line in _lines_on_stats(stats):
             click.echo(one_line(line))
-    if labels is not None:
-        click.echo(
-            f"labels: {labels.labelled} logs labelled, {labels.uncertain} rows not certain, "
-            f"{labels.unmatched} without a log"
-        )
     _print_on_logs(logs)
 
 
@@ -472,7 +447,6 @@ def _as_json(
     logs: Summary,
     jobs: JobSummary | None,
     stats: JobStatsSummary | None,
-    labels: LabelSummary | None,
 ) -> dict[str, object]:
     result: dict[str, object] = {
         "read": logs.read,
@@ -495,10 +469,4 @@ def _as_json(
         }
     if stats is not None:
         result["job_stats"] = asdict(stats)
-    if labels is not None:
-        result["labels"] = {
-            "labelled": labels.labelled,
-            "uncertain": labels.uncertain,
-            "unmatched": labels.unmatched,
-        }
     return result

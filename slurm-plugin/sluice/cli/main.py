@@ -177,7 +177,7 @@ GROUPS = {
 }
 FOR_REPORTS = ("jinja2", "matplotlib")
 """What a site installs only if it wants pages with pictures,"""
-FOR_MODELS = ("scipy", "sklearn")
+FOR_STATISTICS = "scipy"
 """and who only assesses one does not."""
 
 
@@ -214,10 +214,10 @@ class Sluice(Verbs):
             raise CommandError(str(error)) from error
         except ModuleNotFoundError as error:
             library = (error.name or "").partition(".")[0]
-            if library in FOR_MODELS:
+            if library == FOR_STATISTICS:
                 raise CommandError(
-                    f"training and calibration need {library}: install python3-scipy and "
-                    "python3-sklearn, or the package `sluice`"
+                    "calibration and holdouts need scipy: install python3-scipy, or the package "
+                    "`sluice`"
                 ) from error
             if library not in FOR_REPORTS:
                 raise

@@ -16,7 +16,6 @@ from sluice.history_db.intake import add_jobs
 from sluice.history_db.sacct import SacctError, parse_answers
 from sluice.ingest.ingest import Tree, ingest_checked
 from sluice.interference.ranking import refresh
-from sluice.patterns.classifier import site_classifier
 from sluice.policies import core
 from sluice.prediction.submission_features import SLACK
 from sluice.slurm.pending_records import HOPE, Known, cut_name, known_of, readable
@@ -178,7 +177,6 @@ class Follower:
             _said_alive(self._tree.files(now)),
             now=now,
             workers=self._workers,
-            classifier=site_classifier(store),
             quarantined=lambda one: self._report(f"quarantined {one.path}: {one.reason}"),
         )
         for counter, count in sorted(summary.not_counted.items()):

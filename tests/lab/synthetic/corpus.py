@@ -78,7 +78,7 @@ def synthesise(
 
 
 def write_labels(truths: Iterator[Truth], file: Path) -> int:
-    """Write what is known as `sluice history ingest --labels` reads it; return how many."""
+    """Write what is known as `pattern_examples.read_labels` reads it; return how many."""
     count = 0
     with file.open("w", newline="") as out:
         writer = csv.writer(out)

@@ -7,7 +7,6 @@ most are kept as what differs from one that is kept whole.
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.connection import Tables
@@ -57,22 +56,10 @@ MIN_SAVING = 4
 
 
 class Models(Tables):
-    """Tables `classifiers`, `models`, `applications`, `application_runs` and `bundles`."""
+    """Tables `models`, `applications`, `application_runs` and `bundles`."""
 
     _whole: tuple[int, Base] | None = None
     """The one that was kept whole last, and its checksum."""
-
-    def add_classifier(self, content: bytes, metrics: dict[str, object]) -> None:
-        with self._db.transaction() as db:
-            db.execute(
-                "INSERT INTO classifiers (created, metrics, content) VALUES (?, ?, ?)",
-                [int(time.time()), json.dumps(metrics), content],
-            )
-
-    def classifier(self) -> bytes | None:
-        """Return the pattern classifier that was trained last on this history's labels."""
-        rows = self._db.rows("SELECT content FROM classifiers ORDER BY id DESC LIMIT 1")
-        return rows[0][0] if rows else None
 
     def add_model(
         self,

@@ -1,4 +1,4 @@
-"""The logs that `sluice history ingest` was offered, with profiles and labels.
+"""The logs that `sluice history ingest` was offered, with profiles.
 
 A run is a log that was read, its profile and its job, put together.
 """
@@ -15,7 +15,6 @@ from sluice.history_db.records import (
     COUNT_MARGIN,
     COUNT_SLACK,
     NUMBERS,
-    Label,
     Log,
     LogKey,
     Profile,
@@ -25,7 +24,7 @@ from sluice.history_db.sql import Database, batches, columns, marks
 from sluice.history_db.tables.jobs import JOB_COLUMNS, job_of, newest_end
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 LOG_COLUMNS = tuple(field.name for field in fields(Log))
@@ -91,7 +90,7 @@ def _values_of_profile(log_id: int, profile: Profile, features: bytes) -> Sequen
 
 
 class Runs(Tables):
-    """Tables `logs`, `profiles` and `labels`; with `jobs`, for reading."""
+    """Tables `logs` and `profiles`; with `jobs`, for reading."""
 
     def known_files(self, keys: Iterable[LogKey]) -> dict[LogKey, str | None]:
         """Return the files that were ingested and have not changed since.
@@ -128,46 +127,12 @@ class Runs(Tables):
             )
         return [log_id is not None for log_id in ids]
 
-    def replace_patterns(self, profiles: Iterable[tuple[int, Profile]]) -> None:
-        """Give logs the pattern, confidence and shares that another classifier found."""
-        with self._db.transaction() as db:
-            db.executemany(
-                "UPDATE profiles SET pattern = ?, confidence = ?, shares = ? WHERE log = ?",
-                (
-                    (profile.pattern, profile.confidence, json.dumps(profile.shares), log_id)
-                    for log_id, profile in profiles
-                ),
-            )
-
     def quarantined(self) -> list[Log]:
         rows = self._db.rows(
             f"SELECT {columns('logs', LOG_COLUMNS)} FROM logs "
             "WHERE reason IS NOT NULL ORDER BY path"
         )
         return [log_of(row) for row in rows]
-
-    def logs_named(self, names: Collection[str]) -> dict[str, list[int]]:
-        """Find the logs that were read from files of these names, in whatever directory."""
-        found: dict[str, list[int]] = {}
-        for log_id, path in self._db.rows("SELECT id, path FROM logs WHERE reason IS NULL"):
-            name = path.rpartition("/")[2]
-            if name in names:
-                found.setdefault(name, []).append(log_id)
-        return found
-
-    def put_labels(self, labels: Iterable[Label]) -> None:
-        with self._db.transaction() as db:
-            db.executemany(
-                "INSERT INTO labels (log, pattern, application) VALUES (?, ?, ?) "
-                "ON CONFLICT (log) DO UPDATE "
-                "SET pattern = excluded.pattern, application = excluded.application",
-                ((label.log_id, label.pattern, label.application) for label in labels),
-            )
-
-    def labels(self) -> list[Label]:
-        return [
-            Label(*row) for row in self._db.rows("SELECT log, pattern, application FROM labels")
-        ]
 
     def runs(self, log_ids: Sequence[int] | None = None) -> Iterator[Run]:
         """Yield the logs that were read, the oldest first; all, or those with these ids.

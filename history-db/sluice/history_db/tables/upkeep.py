@@ -53,17 +53,15 @@ class Upkeep(Tables):
         self,
         *,
         before: int,
-        labelled: bool = False,
         application: Callable[[str], str] | None = None,
         advance: Callable[[int], None] = lambda _: None,
     ) -> Pruned:
         """Forget runs, jobs and decisions of before a time (UTC seconds).
 
-        Labelled logs are kept unless told otherwise: they teach what patterns look like. With a
-        function that gives the application of a name, the newest KEPT_RUNS of each user's stay
-        whatever their age, so that a model still knows what runs once a year. Records
-        of gates and snapshots that no decision refers to any more go too. What is interrupted has
-        forgotten a part, and the next time goes on. `advance` is told how many rows went.
+        With a function that gives the application of a name, the newest KEPT_RUNS of each user's
+        stay whatever their age, so that a model still knows what runs once a year. Records of gates
+        and snapshots that no decision refers to any more go too. What is interrupted has forgotten
+        a part, and the next time goes on. `advance` is told how many rows went.
         """
         if application is not None:
             self._choose_needed(before, application)
@@ -71,10 +69,7 @@ class Upkeep(Tables):
             table: "" if application is None else f"AND id NOT IN (SELECT id FROM needed_{table})"
             for table in ("logs", "jobs")
         }
-        keep = "" if labelled else "AND id NOT IN (SELECT log FROM labels)"
-        logs = self._forget(
-            "logs", "id", f"start < :before {keep} {needed['logs']}", before, advance
-        )
+        logs = self._forget("logs", "id", f"start < :before {needed['logs']}", before, advance)
         jobs = self._forget(
             "jobs",
             "id",

@@ -25,8 +25,6 @@ from sluice.slurm.views.formatting import NOTHING, bytes_text, share_text
 
 if TYPE_CHECKING:
     from sluice.cli.common import Published
-    from sluice.history_db.store import Store
-    from sluice.patterns.classifier import PatternClassifier
     from sluice.prediction.applications import Learned
     from sluice.prediction.model_update import Comparison, Renewal
 
@@ -97,22 +95,6 @@ SHOWN = 30  # entries of the table, unless all are asked for
     "--publish", is_flag=True, help="Write the bundle at once, as `sluice model publish` does."
 )
 @click.option(
-    "--patterns",
-    is_flag=True,
-    help="Train the classifier of patterns first, from labelled logs, and name all runs again.",
-)
-@click.option(
-    "--weak-labels",
-    is_flag=True,
-    help="With --patterns: learn also from unlabelled logs of which the rules are certain.",
-)
-@click.option(
-    "--patterns-file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="With --patterns: write the classifier here too, e.g. to ship it.",
-)
-@click.option(
     "--force", is_flag=True, help="Take the new model even if the newest runs speak against it."
 )
 @click.option("--all", "show_all", is_flag=True, help=f"Show more than {SHOWN} applications.")
@@ -121,9 +103,6 @@ SHOWN = 30  # entries of the table, unless all are asked for
 def command(
     *,
     publish: bool,
-    patterns: bool,
-    weak_labels: bool,
-    patterns_file: Path | None,
     force: bool,
     show_all: bool,
     files: Files,
@@ -142,45 +121,27 @@ def command(
     \b
         sluice model train
         sluice model train --publish
-        sluice history ingest LOGS --labels labels.csv && sluice model train --patterns
     """
-    from sluice.patterns.training import TooFewLabelsError
     from sluice.prediction.model_update import renew
     from sluice.prediction.train import EmptyHistoryError
 
-    if (patterns_file or weak_labels) and not patterns:
-        raise click.UsageError("--patterns-file and --weak-labels need --patterns.")
     try:
         with files.open_history() as store:
-            classifier = None
             with working("learning"):
-                if patterns:
-                    classifier = _train_patterns(store, patterns_file, weak_labels=weak_labels)
                 outcome = renew(store, now=int(time.time()), force=force)
             coverage = store.jobs.coverage()
-    except (EmptyHistoryError, TooFewLabelsError) as error:
+    except EmptyHistoryError as error:
         raise CommandError(str(error)) from error
     bundle = published(files, None, version=outcome.model_id) if publish else None
     if as_json:
-        show_json({"coverage": asdict(coverage)} | _as_json(outcome, classifier, bundle))
+        show_json({"coverage": asdict(coverage)} | _as_json(outcome, bundle))
     else:
         click.echo(coverage_text(coverage))
-        if classifier is not None:
-            _print_patterns(classifier.metrics)
         _print(outcome, show_all=show_all)
         if bundle is not None:
             click.echo(bundle_line(bundle))
         else:
             click.echo("slurmctld will know it after `sluice model publish`")
-
-
-def _train_patterns(store: Store, file: Path | None, *, weak_labels: bool) -> PatternClassifier:
-    from sluice.patterns.training import train_site_patterns
-
-    classifier = train_site_patterns(store, weak_labels=weak_labels)
-    if file is not None:
-        file.write_bytes(classifier.to_bytes())
-    return classifier
 
 
 def _print(outcome: Renewal, *, show_all: bool) -> None:
@@ -241,28 +202,12 @@ def _quality(metrics: dict[str, Any]) -> str:
     )
 
 
-def _print_patterns(metrics: dict[str, Any]) -> None:
-    kinds = ", ".join(f"{count} {kind}" for kind, count in metrics["examples"].items())
-    held_out = metrics["by_application"]
-    low, high = held_out["macro_f1_interval"]
-    click.echo(
-        f"patterns learned from {kinds} logs; of the {held_out['logs']} of applications that it "
-        f"had not seen it named {share_text(held_out['accuracy'])} rightly, "
-        f"macro-F1 {held_out['macro_f1']:.2f} ({low:.2f} to {high:.2f}), "
-        f"calibration error {held_out['calibration_error']:.3f}"
-    )
-    click.echo()
-
-
-def _as_json(
-    outcome: Renewal, classifier: PatternClassifier | None, bundle: Published | None
-) -> dict[str, object]:
+def _as_json(outcome: Renewal, bundle: Published | None) -> dict[str, object]:
     return {
         "model": outcome.model_id,
         "is_new": outcome.is_new,
         "comparison": asdict(outcome.comparison) if outcome.comparison else None,
         "metrics": outcome.model.metrics,
-        "patterns": classifier.metrics if classifier else None,
         "bundle": bundle_json(bundle) if bundle else None,
         "applications": [
             {

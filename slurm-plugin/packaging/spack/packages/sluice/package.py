@@ -28,7 +28,6 @@ class Sluice(MakefilePackage):
         "py-click@8.1:",
         "py-numpy@1.24:",
         "py-rich@13:",
-        "py-scikit-learn@1.2:",
         "py-scipy@1.10:",
         "py-threadpoolctl@3:",
     ):

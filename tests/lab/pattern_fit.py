@@ -1,4 +1,4 @@
-"""Fits forests. The only module that imports scikit-learn."""
+"""Fits forests, by scikit-learn."""
 
 from __future__ import annotations
 

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
+import csv
 from collections import Counter
 from dataclasses import dataclass
-from importlib.resources import files
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.darshan.features import FEATURES, SIGNIFICANT_BYTES, measure
+from sluice.darshan.features import FEATURES, measure
 from sluice.darshan.log import DarshanLogError, read_log
 from sluice.policies.core import UNKNOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
     from sluice.darshan.features import Measurement
     from sluice.darshan.log import DarshanLog
-    from sluice.history_db.intake import LabelRow
-    from sluice.history_db.store import Store
 
 
 MOST = 0.7  # share of the data from which one pattern names the run
-CERTAIN = 0.97  # share from which a rule's answer may teach
 
 
 def pattern_by_rules(shares: Mapping[str, float]) -> tuple[str, float]:
@@ -44,15 +41,13 @@ def pattern_by_rules(shares: Mapping[str, float]) -> tuple[str, float]:
     return "mixed", 1 - clear
 
 
-PACKAGED = "synthesised.npz"
-"""Next to this module; `make patterns` writes it."""
+PACKAGED = Path(__file__).parents[1] / "data" / "synthesised.npz"
+"""`make patterns` writes it."""
 COLUMNS = ("features", "pattern", "application", "by_rules", "chunk_octaves")
-LABELLED, SYNTHESISED, WEAK = "labelled", "synthesised", "weak"
-WEIGHTS = {LABELLED: 3.0, SYNTHESISED: 1.0, WEAK: 0.3}
+LABELLED, SYNTHESISED = "labelled", "synthesised"
+WEIGHTS = {LABELLED: 3.0, SYNTHESISED: 1.0}
 """How much one log of each kind counts."""
 WITH_CHUNK = {"owc", "ws", "aw", "read"}
-MOST_WEAK = 500  # of one pattern: the commonest of a site must not drown the rest
-WEAK_COVERAGE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +98,42 @@ def example_of(
     )
 
 
+LABELS = {
+    **{name: name for name in ("owc", "ws", "aw", "read", "metadata", "mixed", "none")},
+    "meta": "metadata",
+}
+CERTAIN = "clean"
+
+
+@dataclass(frozen=True, slots=True)
+class LabelRow:
+    """One row of a CSV of labels."""
+
+    file: str
+    pattern: str
+    application: str
+    """By which logs are held out together; the file's name where the CSV does not tell."""
+    certain: bool
+    """Whether label_quality begins with `clean`, or is missing."""
+    chunk_bytes: float
+    """Of the operation that moves most bytes; 0: not known."""
+
+
+def read_labels(lines: Iterable[str]) -> Iterator[LabelRow]:
+    """Read a CSV of labels.
+
+    Columns: `file`, `pattern`; where there are any: `app`, `label_quality`, `chunk_bytes`.
+    """
+    for row in csv.DictReader(lines):
+        yield LabelRow(
+            file=row["file"],
+            pattern=LABELS[row["pattern"].strip().lower()],
+            application=row.get("app") or row["file"].rpartition("/")[2],
+            certain=(row.get("label_quality") or CERTAIN).startswith(CERTAIN),
+            chunk_bytes=float(row.get("chunk_bytes") or 0),
+        )
+
+
 def labelled_examples(folder: Path, labels: Iterable[LabelRow]) -> list[Example]:
     """Read the logs that labels name, below a folder.
 
@@ -127,8 +158,8 @@ def _read(path: Path) -> DarshanLog:
 
 
 def synthesised_examples(count: int) -> list[Example]:
-    """Return `count` logs of each pattern, of those that were synthesised and ship measured."""
-    with files(__package__).joinpath(PACKAGED).open("rb") as file, np.load(file) as table:
+    """Return `count` logs of each pattern, of those that were synthesised and measured."""
+    with np.load(PACKAGED) as table:
         rows = zip(*(table[name] for name in COLUMNS), strict=True)
         patterns = len(set(table["pattern"]))  # which come in turn
         return [
@@ -136,33 +167,6 @@ def synthesised_examples(count: int) -> list[Example]:
             for features, pattern, application, by_rules, number in islice(rows, count * patterns)
             for octaves in [None if np.isnan(number) else float(number)]
         ]
-
-
-def history_examples(store: Store, *, weak_labels: bool) -> list[Example]:
-    """Return the labelled logs of a history, and if wished others that the rules are sure of."""
-    labels = {label.log_id: label for label in store.runs.labels()}
-    width = 4 * len(FEATURES)  # runs that another version measured have others
-    examples, weak = [], Counter[str]()
-    for run in store.runs.runs():
-        if len(run.features) != width:
-            continue
-        features = np.frombuffer(run.features, dtype="<f4").astype(np.float32)
-        said, clear = pattern_by_rules(run.profile.shares)
-        if run.log_id in labels:
-            label = labels[run.log_id]
-            examples.append(Example(features, label.pattern, label.application, by_rules=said))
-        elif weak_labels and _is_certain(features, said, clear) and weak[said] < MOST_WEAK:
-            weak[said] += 1
-            examples.append(Example(features, said, "", WEAK, said))
-    return examples
-
-
-def _is_certain(features: NDArray[np.float32], said: str, clear: float) -> bool:
-    """Whether the rules' answer may teach: one pattern alone, all recorded, enough of it."""
-    values = dict(zip(FEATURES, features.tolist(), strict=True))
-    seen = values["coverage"] >= WEAK_COVERAGE and not values["mapped"]
-    enough = values["log2_bytes"] >= np.log2(10 * SIGNIFICANT_BYTES) or said in {"none", "metadata"}
-    return said != "mixed" and clear >= CERTAIN and seen and bool(enough)
 
 
 def shares_of(examples: Iterable[Example]) -> Mapping[str, int]:

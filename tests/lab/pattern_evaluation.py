@@ -11,25 +11,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.patterns.classifier import (
-    calibration_error,
-    debiased_error,
-    reliability,
-    resampled_errors,
-)
+from sluice.patterns.classifier import BINS, calibration_error, reliability
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
-
-    from sluice.patterns.examples import Example
+    from pattern_examples import Example
 
     Texts = NDArray[np.str_]
     Predict = Callable[[NDArray[np.float32]], tuple[Texts, NDArray[np.float64]]]
     """Features -> best patterns and confidences."""
 
 SEED = 20261121
+ERROR_SEED = 20261122
 RESAMPLES = 1000
 THRESHOLDS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
@@ -57,6 +52,39 @@ def joined(parts: Sequence[Judgements]) -> Judgements:
         np.concatenate([part.answer for part in parts]),
         np.concatenate([part.confidence for part in parts]),
     )
+
+
+def resampled_errors(
+    confidence: NDArray[np.float64], correct: NDArray[np.bool_]
+) -> tuple[float, float, float]:
+    """Return the 95 % interval of the calibration error over resampled answers, and its bias.
+
+    The bias is what answers of the same confidences show on average when each confidence is
+    right (Broecker and Smith, Increasing the Reliability of Reliability Diagrams, 2007).
+    """
+    random = np.random.default_rng(ERROR_SEED)
+    count = len(confidence)
+    drawn = random.integers(count, size=(RESAMPLES, count))
+    errors = [calibration_error(confidence[rows], correct[rows]) for rows in drawn]
+    kept = random.random((RESAMPLES, count)) < confidence
+    low, high = np.quantile(errors, [0.025, 0.975])
+    return float(low), float(high), float(np.mean([calibration_error(confidence, k) for k in kept]))
+
+
+def debiased_error(confidence: NDArray[np.float64], correct: NDArray[np.bool_]) -> float:
+    """Return the calibration error as a root mean square without the bias of few answers.
+
+    From each of BINS classes with equally many answers the variance of its share is taken off;
+    being a root mean square it is, but for chance, not below the expected calibration error.
+    (Kumar, Liang and Ma, Verified Uncertainty Calibration, NeurIPS 2019.)
+    """
+    order = np.argsort(confidence, kind="stable")
+    total = 0.0
+    for rows in np.array_split(order, min(BINS, len(order) // 2)):
+        right = correct[rows].mean()
+        gap = (confidence[rows].mean() - right) ** 2
+        total += len(rows) * (gap - right * (1 - right) / (len(rows) - 1))
+    return float(np.sqrt(max(0.0, total / len(order))))
 
 
 def judge(examples: Sequence[Example], predict: Predict) -> Judgements:

@@ -1,48 +1,40 @@
-"""Trains the pattern classifier, for the product and for a site."""
+"""Trains the pattern classifier that ships."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import io
+import json
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from pattern_evaluation import Judgements, joined, judge, quality
+from pattern_examples import LABELLED, WEIGHTS, Example, shares_of, synthesised_examples
+from pattern_fit import fit_classifier
 
 from sluice.darshan.features import FEATURES
 from sluice.patterns.classifier import (
     COVERAGE,
     MIN_CONFIDENCE,
     PatternClassifier,
-    fit_temperature,
+    doubted,
+    tempered,
 )
-from sluice.patterns.evaluation import Judgements, joined, judge, quality
-from sluice.patterns.examples import (
-    LABELLED,
-    WEIGHTS,
-    Example,
-    history_examples,
-    shares_of,
-    synthesised_examples,
-)
-from sluice.patterns.fit import fit_classifier
-from sluice.patterns.profile import reclassified
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from sluice.history_db.store import Store
+    from numpy.typing import NDArray
 
 
 SYNTHESISED_PER_PATTERN = 300
+TEMPERATURES = np.geomspace(0.2, 5.0, 97)  # tried in turn; the middle one is 1
 TREES = 100
 LEAF_SIZE = 3
 HIDDEN = ("stdio_share", "streamed_share", "mpiio_share", "read_ratio")
 SEEN = tuple(name for name in FEATURES if name not in HIDDEN)
 """What the forest may see: not the library, because a pattern is the same through any; and of
 reads only share_read, from which what a program is fed with is taken off."""
-
-
-class TooFewLabelsError(Exception):
-    """Nothing can be learned from so few labelled logs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +52,12 @@ def train_patterns(
     *,
     calibrating: Sequence[Example] = (),
 ) -> PatternClassifier:
-    """Fit on labelled, weakly labelled and synthesised logs; judge on held-out applications.
+    """Fit on labelled and synthesised logs; judge on held-out applications.
 
     calibrating: logs of other programs, which teach nothing but how sure an answer about a new
     program may be; without any, held-out applications and libraries tell that.
-    Deterministic. Raises TooFewLabelsError when there are not two applications to hold out.
+    Deterministic.
     """
-    labelled = [example for example in examples if example.kind == LABELLED]
-    if len({example.application for example in labelled}) < 2:
-        raise TooFewLabelsError(
-            "the labelled logs come from fewer than two applications, so that none could be held "
-            "out; ingest more with `sluice history ingest PATH… --labels FILE.csv`"
-        )
     if synthesised is None:
         synthesised = synthesised_examples(SYNTHESISED_PER_PATTERN)
     everything = [*synthesised, *examples]
@@ -147,6 +133,21 @@ def folds(
     ]
 
 
+def fit_temperature(
+    votes: NDArray[np.float64],
+    coverage: NDArray[np.floating],
+    truth: NDArray[np.intp],
+    weights: NDArray[np.float64],
+) -> float:
+    """Return the temperature that makes the true patterns likeliest; truth is a column each."""
+    rows = np.arange(len(votes))
+    losses = [
+        -float((weights * np.log(doubted(tempered(votes, value), coverage)[rows, truth])).sum())
+        for value in TEMPERATURES
+    ]
+    return float(TEMPERATURES[int(np.argmin(losses))])
+
+
 def temperature_of(held_out: Sequence[Fold]) -> float:
     """Return the temperature (classifier.py) that suits what was said of unseen groups."""
     votes, coverage, truth, weights = [], [], [], []
@@ -175,18 +176,18 @@ def judged_folds(held_out: Sequence[Fold], temperature: float) -> Judgements:
     )
 
 
-def train_site_patterns(store: Store, *, weak_labels: bool = False) -> PatternClassifier:
-    """Train on the labelled logs of a history, keep the result there, and name its runs anew.
-
-    weak_labels: learn also from the other logs, where the rules are certain of them.
-    Raises TooFewLabelsError or HistoryError.
-    """
-    width = 4 * len(FEATURES)  # runs that another version measured have others
-    classifier = train_patterns(history_examples(store, weak_labels=weak_labels))
-    store.models.add_classifier(classifier.to_bytes(), classifier.metrics)
-    store.runs.replace_patterns(
-        (run.log_id, reclassified(run.profile, run.features, classifier))
-        for run in store.runs.runs()
-        if len(run.features) == width
-    )
-    return classifier
+def to_bytes(classifier: PatternClassifier) -> bytes:
+    """Return what `PatternClassifier.from_bytes` reads."""
+    buffer = io.BytesIO()
+    about = {
+        "features": FEATURES,
+        "patterns": classifier.patterns,
+        "metrics": classifier.metrics,
+        "temperature": classifier.temperature,
+    }
+    arrays = {
+        f"pattern_{field.name}": getattr(classifier.forest, field.name)
+        for field in fields(classifier.forest)
+    }
+    np.savez_compressed(buffer, about=np.array(json.dumps(about)), **arrays)
+    return buffer.getvalue()
