@@ -114,89 +114,18 @@ interval_of (const struct sluice_control_job *job, const struct sluice_control_f
 		   : 0.0;
 }
 
-/* The hours up to this one begin without waits. */
 static void
-turn_to (struct sluice_control_payer *payer, int64_t hour)
-{
-	if (hour - payer->hour >= SLUICE_CONTROL_HOURS)
-		payer->hour = hour - SLUICE_CONTROL_HOURS;
-	while (payer->hour < hour)
-		payer->waited[++payer->hour % SLUICE_CONTROL_HOURS] = 0.0;
-}
-
-static int64_t
-hour_of (int64_t now)
-{
-	return now > 0 ? now / 3600 : 0;
-}
-
-void
-sluice_control_pay (struct sluice_control_payer *payer, int64_t now, double seconds)
-{
-	turn_to (payer, hour_of (now));
-	payer->waited[payer->hour % SLUICE_CONTROL_HOURS] += seconds;
-}
-
-double
-sluice_control_paid (const struct sluice_control_payer *payer, int64_t now)
-{
-	int64_t first = hour_of (now) - SLUICE_CONTROL_HOURS + 1;
-	double sum = 0.0;
-	for (int64_t i = 0; i < SLUICE_CONTROL_HOURS; i++) {
-		int64_t hour = payer->hour - i;
-		if (hour >= 0 && hour >= first)
-			sum += payer->waited[hour % SLUICE_CONTROL_HOURS];
-	}
-	return sum;
-}
-
-static void
-pay (struct sluice_control_job *job, double seconds,
-     const struct sluice_control_facts *facts)
-{
-	job->memory.paid += seconds;
-	if (!facts->payers)
-		return;
-	if (job->user)
-		sluice_control_pay (&facts->payers[job->user], facts->now, seconds);
-	if (job->account)
-		sluice_control_pay (&facts->payers[job->account], facts->now, seconds);
-}
-
-static double
-left_of (uint32_t payer, double budget, const struct sluice_control_facts *facts)
-{
-	if (budget <= 0.0 || payer == 0 || !facts->payers)
-		return INFINITY;
-	return larger (0.0,
-		       budget - sluice_control_paid (&facts->payers[payer], facts->now));
-}
-
-double
-sluice_control_budget_left (const struct sluice_control_job *job,
-			    const struct sluice_control_facts *facts)
-{
-	return smaller (left_of (job->user, facts->user_budget, facts),
-			left_of (job->account, facts->account_budget, facts));
-}
-
-/* Whether it was charged. */
-static int
 charge (struct sluice_control_job *job, struct sluice_control_facts *facts)
 {
 	struct sluice_control_memory *memory = &job->memory;
-	int is_new = memory->since <= 0.0, is_due = is_charged (job, facts);
-	if (is_due) {
+	if (is_charged (job, facts)) {
 		double seconds = interval_of (job, facts);
 		memory->waited += seconds;
 		facts->charged += seconds;
-		if (!is_new)
-			pay (job, seconds, facts);
 	}
-	if (is_new)
+	if (memory->since <= 0.0)
 		memory->since = facts->clock;
 	memory->polled = facts->clock;
-	return is_due;
 }
 
 static uint32_t
@@ -208,21 +137,6 @@ release_of_stranger (const struct sluice_control_job *job,
 	return facts->clock - job->memory.since >= SLUICE_CONTROL_PATIENCE
 		   ? SLUICE_RELEASE_UNKNOWN
 		   : SLUICE_RELEASE_NONE;
-}
-
-/* Those who have waited enough for others wait no more: where the tokens of a job would
- * keep it now, it is released. */
-static uint32_t
-release_by_budget (const struct sluice_control_job *job,
-		   const struct sluice_control_facts *facts)
-{
-	if (!is_charged (job, facts))
-		return SLUICE_RELEASE_NONE;
-	if (left_of (job->user, facts->user_budget, facts) <= 0.0)
-		return SLUICE_RELEASE_USER_BUDGET;
-	if (left_of (job->account, facts->account_budget, facts) <= 0.0)
-		return SLUICE_RELEASE_ACCOUNT_BUDGET;
-	return SLUICE_RELEASE_NONE;
 }
 
 static uint32_t
@@ -243,7 +157,7 @@ release_due (const struct sluice_control_job *job, const struct sluice_control_f
 	if (job->state == SLUICE_CONTROL_WAITS && job->memory.waited > 0.0
 	    && job->memory.waited >= facts->max_delay)
 		return SLUICE_RELEASE_MAX_DELAY;
-	return release_by_budget (job, facts);
+	return SLUICE_RELEASE_NONE;
 }
 
 static void
@@ -309,7 +223,6 @@ void
 sluice_control_bound (struct sluice_control *c, struct sluice_control_job *jobs, uint32_t n,
 		      struct sluice_control_facts *facts)
 {
-	int has_budgets = facts->user_budget > 0.0 || facts->account_budget > 0.0;
 	uint32_t count = 0;
 
 	facts->charged = facts->longest = 0.0;
@@ -319,21 +232,15 @@ sluice_control_bound (struct sluice_control *c, struct sluice_control_job *jobs,
 		memset (&job->verdict, 0, sizeof job->verdict);
 		if (job->state == SLUICE_CONTROL_ABSENT)
 			continue;
-		int pays = charge (job, facts);
+		charge (job, facts);
 		if (!job->tokens.lane_mask) {
 			job->memory.tries = 0;
 			job->memory.retry = 0.0;
 			continue;
 		}
 		facts->longest = larger (facts->longest, job->memory.waited);
-		if (pays && has_budgets)
-			c->listed[c->listed_count++] = i;
-		else
-			release_if_due (c, &count, jobs, i, facts);
+		release_if_due (c, &count, jobs, i, facts);
 	}
-	/* once all have paid: the order of jobs shall make no difference to a budget */
-	for (uint32_t k = 0; k < c->listed_count; k++)
-		release_if_due (c, &count, jobs, c->listed[k], facts);
 	command_ranked (c, jobs, count, facts);
 }
 

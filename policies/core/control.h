@@ -33,7 +33,6 @@ enum {
 	SLUICE_CONTROL_STARTED = 30,	/* s after its start: its record may come late */
 	SLUICE_CONTROL_UNSEEN = 3, /* s by which a snapshot was older than a decision */
 	SLUICE_CONTROL_RETRY = 60, /* s between attempts at a release, at most */
-	SLUICE_CONTROL_HOURS = 24, /* for which waits count in the budgets */
 	/* Releases that one poll commands: each is a request that slurmctld writes down. */
 	SLUICE_CONTROL_RELEASES = 50,
 };
@@ -73,10 +72,6 @@ enum sluice_verdict_action {
 	X (UNKNOWN, "unknown", "no decision was found that gave it tokens")                \
 	X (MODE, "mode", "the site does not enforce for it any more")                      \
 	X (MAX_DELAY, "max_delay", "it has waited for MaxDelay seconds")                   \
-	X (USER_BUDGET, "user_budget",                                                     \
-	   "jobs of its user have waited for UserBudget seconds in a day")                 \
-	X (ACCOUNT_BUDGET, "account_budget",                                               \
-	   "jobs of its account have waited for AccountBudget seconds in a day")           \
 	X (CONFINED, "confined",                                                           \
 	   "on its lanes it is slower than Tolerance even alone, so no gate could let "    \
 	   "it in")                                                                        \
@@ -96,7 +91,6 @@ struct sluice_control_memory {
 	double since;	   /* clock of the first poll that saw it; 0: none did */
 	double polled;	   /* clock of the last one */
 	double waited;	   /* s that it was charged for: its tokens may have kept it */
-	double paid;	   /* s of these that were seen, and count in the budgets */
 	double decided;	   /* clock of the latest decision; 0: none since submission */
 	double again;	   /* clock at which the conflict should be over */
 	double retry;	   /* clock before which no release is tried again */
@@ -127,8 +121,6 @@ struct sluice_control_job {
 	uint32_t nodes;
 	uint32_t cpus;
 	uint32_t priority; /* Slurm's: the higher comes first */
-	uint32_t user;	   /* indices of the payers; 0: none */
-	uint32_t account;
 	uint32_t reserved;
 	int64_t submit;	  /* UTC seconds, as the next two */
 	int64_t eligible; /* when only resources kept it waiting; 0: not yet told */
@@ -147,29 +139,12 @@ struct sluice_control_room {
 	uint32_t reserved;
 };
 
-/* How long the jobs of a user or an account have waited for their tokens. All 0 at first.
- */
-struct sluice_control_payer {
-	int64_t hour;			     /* the latest; UTC seconds / 3600 */
-	double waited[SLUICE_CONTROL_HOURS]; /* s, by hour modulo their number */
-};
-
-/* Add seconds of waiting at a time, in UTC seconds; what comes late counts as the latest.
- */
-void sluice_control_pay (struct sluice_control_payer *payer, int64_t now, double seconds);
-
-/* Seconds of this and the hours before: of 23 to 24 hours. */
-double sluice_control_paid (const struct sluice_control_payer *payer, int64_t now);
-
 /* What else a poll starts from. Tables are by class and lane. */
 struct sluice_control_facts {
-	double clock;	    /* s since any moment but 0; never goes back */
-	int64_t now;	    /* UTC seconds */
-	double max_delay;   /* s */
-	double grace;	    /* s beyond max_delay until a gate is given up: two polls */
-	double user_budget; /* s a day; 0: none */
-	double account_budget;
-	struct sluice_control_payer *payers; /* the caller's; the first is none */
+	double clock;	  /* s since any moment but 0; never goes back */
+	int64_t now;	  /* UTC seconds */
+	double max_delay; /* s */
+	double grace;	  /* s beyond max_delay until a gate is given up: two polls */
 	uint32_t is_off;
 	uint32_t releases; /* that may be commanded; counted down */
 	uint32_t sharing;  /* the job that was released last to share; kept by the loop */
@@ -220,11 +195,10 @@ void sluice_control_room (struct sluice_control *control, struct sluice_control_
 
 /*
  * Charge each eligible job with tokens for the time since the last poll, if it could have
- * started but for them: there is room, and Slurm has not all of its tokens free. Its user
- * and account pay that, too; an array pays as one job. Reset all verdicts, then release who
- * is due, those first that were never tried and have waited longest. A release shows in the
- * tokens of the next poll; until it does, the job is tried again, ever more seldom, and
- * takes no job's place.
+ * started but for them: there is room, and Slurm has not all of its tokens free. Reset all
+ * verdicts, then release the jobs that are due, those first that were never tried and have
+ * waited longest. A release shows in the tokens of the next poll; until it does, the job is
+ * tried again, ever more seldom, and takes no job's place.
  */
 void sluice_control_bound (struct sluice_control *control, struct sluice_control_job *jobs,
 			   uint32_t n, struct sluice_control_facts *facts);
@@ -271,11 +245,6 @@ const struct sluice_record *sluice_control_decide (
     struct sluice_control *control, uint32_t job,
     const struct sluice_submission *submission, const struct sluice_situation *situation,
     const struct sluice_config *config, struct sluice_control_facts *facts);
-
-/* Seconds that the job may still wait until a budget is used up, if no other waits with
- * it; INFINITY without budgets. */
-double sluice_control_budget_left (const struct sluice_control_job *job,
-				   const struct sluice_control_facts *facts);
 
 /* Which jobs have an action in their verdict: since the last sluice_control_bound, in the
  * order of commanding. Returns how many there are; sets *jobs to their indices. */

@@ -101,11 +101,6 @@ struct sluice_rule {
 	   "0: at once")                                                                   \
 	X (LeaseSeconds, lease_seconds, 120, 5, 3600,                                      \
 	   "seconds for which a gate stays closed without sluiced")                        \
-	X (UserBudget, user_budget, 0, 0, 1000000000,                                      \
-	   "seconds that the jobs of one user wait for I/O reasons in 24 hours, added "    \
-	   "up, at most: then they are released; 0: unlimited")                            \
-	X (AccountBudget, account_budget, 0, 0, 1000000000,                                \
-	   "the same of the jobs of one account")                                          \
 	X (TurnsPort, turns_port, 0, 0, 65535,                                             \
 	   "TCP port on which sluice-turns listens to the agents of nodes; 0: it does "    \
 	   "not start")                                                                    \

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from history_bench import RUNS, SLUICE, add_decisions, fill, publish_model
 
-from sluice.history_db.records import AuditEntry, IoWait, StoredReport
+from sluice.history_db.records import AuditEntry, StoredReport
 from sluice.history_db.store import Store
 from sluice.interference.ranking import refresh
 from sluice.policies.snapshot import pack_snapshot
@@ -38,8 +38,6 @@ USER = "daemon"
 TICKS = os.sysconf("SC_CLK_TCK")
 AUDITED = 35_000
 """Entries of the audit."""
-PAYERS = 1000
-"""Users at their budgets."""
 RUNNING = 256
 """Co-runners in the snapshot: all that one holds."""
 
@@ -49,7 +47,6 @@ def make(place: Path, runs: int) -> None:
     history, bundle, config = (place / name for name in ("history.db", "bundle", "sluice.conf"))
     config.write_text(
         f"Bundle={bundle}\nHistory={history}\nSnapshot={place}/snapshot\nOffFile={place}/off\n"
-        f"UserBudget=86400\nAccountBudget=86400\n"
     )
     fill(history, runs)
     with Store(history) as store:
@@ -60,7 +57,7 @@ def make(place: Path, runs: int) -> None:
 
 
 def add_what_grows(place: Path) -> None:
-    """Add an audit of years, budgets of many users, and reports of a month with all of these."""
+    """Add an audit of years, and reports of a month with many programs."""
     with Store(place / "history.db") as store:
         (run,) = store.runs.runs(store.runs.run_ids(latest=1))
         now = int(time.time())
@@ -71,14 +68,10 @@ def add_what_grows(place: Path) -> None:
                 )
                 for i in range(AUDITED)
             )
-        hour = now // 3600 * 3600
-        store.gates.add_io_waits(
-            IoWait("made", hour, 10_000 + i, f"account{i % 100}", 86_000.0) for i in range(PAYERS)
-        )
         row = {"user": "user", "program": "program", "for": [], "waited_node_hours": 1.5}
         table = {"caption": "Who", "titles": list(row), "rows": [["x"] * len(row)] * 10}
         section = {"heading": "What", "sentences": ["It did."] * 4, "tables": [table] * 5}
-        facts = {"effects": {"by_program": [row | {"uid": i} for i in range(10 * PAYERS)]}}
+        facts = {"effects": {"by_program": [row | {"uid": i} for i in range(10_000)]}}
         if not store.administration.report_titles():
             store.administration.add_report(
                 StoredReport(now, run.log.start or 0, "Stay in observe", [section] * 6, facts)

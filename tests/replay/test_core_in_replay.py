@@ -139,34 +139,6 @@ def test_sluice_delays_no_job_longer_than_max_delay(policy, seed, most, wrong):
     assert np.all(outcomes.wait + 1e-6 >= outcomes.delay)
 
 
-HOURS = 23 * 3600.0
-"""A day is 24 hours of the clock, the first of which may have just begun."""
-
-
-@pytest.mark.parametrize("budget", ["user_budget", "account_budget"])
-def test_a_budget_bounds_what_jobs_of_a_user_wait_in_a_day(budget):
-    """All that the policy delays them, over all the days for which the replay lasts."""
-    replayable, profiles = work(400, seed=2)
-    users = replayable.workload.jobs["user"] = np.arange(400) % 3
-
-    def waits(**options):
-        outcomes = replay_with_io(
-            replayable,
-            SITE,
-            profiles=profiles,
-            storage=STORAGE,
-            policy="sluice-delay",
-            options=Options(max_delay=86400, wait_price=0.0, **options),
-        )
-        assert outcomes.ran.all()
-        days = 1 + np.ptp(outcomes.results["start"]) // HOURS
-        return np.bincount(users, outcomes.delay), days
-
-    free, _ = waits()
-    bounded, days = waits(**{budget: 600.0})
-    assert 0.0 < bounded.max() <= days * 600.0 + 1.0 < free.max()
-
-
 def test_a_replay_is_the_same_on_any_number_of_threads():
     replayable, profiles = work()
 

@@ -8,7 +8,7 @@ import pytest
 from decided_site import STREAM, WIDE, site
 from served_site import ANNS, BOBS, HOSTILE, OTHER_TOKEN, TOKEN, ServedSite
 
-from sluice.history_db.records import IoWait, ObservedInterference
+from sluice.history_db.records import ObservedInterference
 from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.serve.background import Background
@@ -187,37 +187,6 @@ def test_operators_rule_in_the_row_itself(served):
     ]
     assert 'aria-label="Wrong: ensemble"' in get(served, "/programs").text
     assert forms(get(served, "/programs", OTHER_TOKEN).text) == []
-
-
-def test_who_is_near_a_budget_is_named_at_once(served):
-    served.conf.write_text(served.conf.read_text() + "UserBudget=10000\nAccountBudget=10000\n")
-    hour = served.now // 3600 * 3600
-    with Store(served.history) as store:
-        store.gates.add_io_waits(
-            [
-                IoWait("lab", hour, ANNS, "physics", 7000.0),
-                IoWait("lab", hour, BOBS, "physics", 2000.0),
-                IoWait("lab", hour - 30 * 3600, BOBS, "", 9000.0),
-                IoWait("other", hour, BOBS, "", 9000.0),
-            ]
-        )
-
-    def near() -> list[tuple]:
-        rows = get(served, "/programs.json").json["doubts"]["rows"]
-        return [(row["uid"], row["account"], row["waited"]) for row in rows if "budget" in row]
-
-    assert near() == [(None, "physics", 9000.0)]
-    with Store(served.history) as store:
-        store.gates.add_io_waits([IoWait("lab", hour, ANNS, "", 1000.0)])
-    assert near() == [(None, "physics", 9000.0), (ANNS, None, 8000.0)]
-    assert "account physics: waited 2 h 30 min" in get(served, "/programs").text
-    page = get(served, "/programs").text
-    assert 'href="/jobs?since=7+d&amp;user=daemon"' in page
-    (account, user) = [one for one in forms(page) if one["account"] or one["user"]]
-    assert (account["account"], account["do"]) == (["physics"], ["never_delay"])
-    assert (user["user"], user["do"]) == ([str(ANNS)], ["never_delay"])
-    served.tell_privacy(is_private=True)
-    assert near() == [(ANNS, None, 8000.0)]
 
 
 def test_doubts_about_jobs_that_slurm_hides_are_hidden(served):

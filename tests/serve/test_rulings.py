@@ -163,17 +163,6 @@ def test_nobody_rules_on_a_program_that_slurm_hides(served):
     assert ann.get("/programs/1/2").status_code == 404
 
 
-def test_users_and_accounts_at_their_budget_are_ruled_on(served):
-    ann = Visitor(served)
-    assert ann.rule(user="2", do="never_delay").status_code == 303
-    assert ann.rule(account="physics", do="never_delay").status_code == 303
-    assert [one["of"] for one in ann.reviews()] == [{"account": "physics"}, {"uid": 2}]
-    served.tell_privacy(is_private=True)
-    for form in ({"user": "2"}, {"account": "physics"}, {"user": "two"}, {"user": ""}):
-        assert ann.rule(**form, do="ignore").status_code == 400
-    assert all(one["ruling"] != "ignore" for one in ann.reviews())
-
-
 def test_a_pair_is_kept_apart(served):
     assert Visitor(served).rule(**{"job": "601", "with": "701", "do": "apart"}).status_code == 303
     [review] = Visitor(served).reviews()

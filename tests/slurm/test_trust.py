@@ -1,4 +1,4 @@
-"""Modes of some jobs and budgets on a real slurmctld: who waits for tokens, and who does not."""
+"""Modes of some jobs on a real slurmctld: who waits for tokens, and who does not."""
 
 import json
 from collections import Counter
@@ -131,32 +131,6 @@ def test_a_step_down_releases_the_jobs_that_it_concerns(sluiced, slurm):
     running(slurm, waiter)
     wait_for(lambda: releases(sluiced).get(waiter) == releases(sluiced).get(stuck) == "mode")
     assert set(leases(slurm)) == set(TOKENS)
-
-
-def test_a_user_whose_jobs_waited_for_the_budget_waits_no_more_even_after_a_restart(sluiced, slurm):
-    holder_and_waiter(slurm)
-    configure(sluiced, WAITING_IS_FREE, **TRIAL, UserBudget=4)
-    wait_for(lambda: "user_budget" in releases(sluiced).values())
-    assert sluiced.stop() == 0
-    sluiced.start()
-    with Store(sluiced.history, read_only=True) as store:
-        rows = store.gates.io_waits()
-    assert {row.uid for row in rows} == {0}
-    assert sum(row.seconds for row in rows) >= 4
-    wait_for(lambda: set(leases(slurm)) == set(TOKENS))
-    late = submit(slurm, "heavy", "--partition=trial", LONG)
-    running(slurm, late)
-    said = "waited for UserBudget seconds in a day"
-    wait_for(lambda: said in sluiced.run("why", str(late)).stdout)
-
-
-def test_budgets_need_no_history(sluiced, slurm):
-    _, waiter = holder_and_waiter(slurm)
-    sluiced.history.unlink()
-    sluiced.history.mkdir()
-    configure(sluiced, WAITING_IS_FREE, **TRIAL, AccountBudget=0, UserBudget=2)
-    running(slurm, waiter)
-    sluiced.history.rmdir()
 
 
 # The holdout

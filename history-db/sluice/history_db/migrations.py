@@ -366,15 +366,6 @@ CREATE INDEX decisions_user ON decisions (uid, now) WHERE is_second = 0
 
 CREATE TABLE decided_bundles (checksum INTEGER PRIMARY KEY) STRICT
 
-CREATE TABLE io_waits (
-    cluster     TEXT    NOT NULL,
-    hour        INTEGER NOT NULL,         -- its begin; UTC seconds
-    uid         INTEGER NOT NULL,
-    account     TEXT    NOT NULL,         -- empty: none
-    seconds     REAL    NOT NULL,         -- of all their jobs together
-    PRIMARY KEY (cluster, hour, uid, account)
-) STRICT, WITHOUT ROWID
-
 CREATE TABLE reviews (
     id          INTEGER PRIMARY KEY,
     name        TEXT    NOT NULL,         -- follows from what was ruled

@@ -336,18 +336,6 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
-class IoWait:
-    """How long jobs of a user in an account waited for tokens in an hour, added up."""
-
-    cluster: str
-    hour: int
-    """Its begin, in UTC seconds."""
-    uid: int
-    account: str
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class AuditEntry:
     """A change of a setting, of the switch, of the bundle in use, or of a review."""
 

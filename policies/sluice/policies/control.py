@@ -32,8 +32,6 @@ ANYWHERE: int = lib.SLUICE_CONTROL_ANYWHERE
 ROOM: int = lib.SLUICE_CONTROL_ROOM
 SPARED: int = lib.SLUICE_CONTROL_SPARED
 
-HOURS: int = lib.SLUICE_CONTROL_HOURS
-"""For which waits count in the budgets."""
 MOST_RELEASES: int = lib.SLUICE_CONTROL_RELEASES
 """That one poll commands."""
 
@@ -60,38 +58,6 @@ def no_pressure() -> Any:
 def new_facts() -> Any:
     """Make a struct sluice_control_facts."""
     return ffi.new("struct sluice_control_facts *")
-
-
-class Payers:
-    """How long the jobs of users and accounts have waited for tokens in the last day."""
-
-    def __init__(self, facts: Any) -> None:
-        """Facts is where the control loop finds them."""
-        self._facts = facts
-        self._indices: dict[tuple[str, object], int] = {}
-        self._array = facts.payers = ffi.new("struct sluice_control_payer[]", FIRST_CAPACITY)
-
-    def index(self, kind: str, who: object) -> int:
-        """Return the index of a `user` or `account`."""
-        index = self._indices.setdefault((kind, who), len(self._indices) + 1)
-        if index == len(self._array):
-            before, self._array = (
-                self._array,
-                ffi.new("struct sluice_control_payer[]", 2 * len(self._array)),
-            )
-            ffi.memmove(self._array, before, ffi.sizeof(before))
-            self._facts.payers = self._array
-        return index
-
-    def pay(self, kind: str, who: object, now: int, seconds: float) -> None:
-        """Add seconds at a time (UTC seconds); what comes late counts as the latest."""
-        index = self.index(kind, who)  # first: it may move the array
-        lib.sluice_control_pay(ffi.addressof(self._array, index), now, seconds)
-
-    def paid(self, kind: str, who: object, now: int) -> float:
-        """Return the seconds of this and the hours before it, a day in all."""
-        index = self._indices.get((kind, who), 0)
-        return float(lib.sluice_control_paid(ffi.addressof(self._array, index), now))
 
 
 K = TypeVar("K")

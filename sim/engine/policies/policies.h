@@ -85,9 +85,7 @@ struct sluice_core_setup {
 	const struct sluice_submission *submissions; /* one an application */
 	const uint32_t *application;		     /* by job, into submissions */
 	uint32_t job_count;
-	uint32_t association_count;
-	const struct sluice_association *associations; /* by user: charged for waits */
-	int64_t epoch;				       /* UTC seconds of time 0 */
+	int64_t epoch; /* UTC seconds of time 0 */
 	/* The policy that says when jobs start: then the core only places them. NULL: the
 	 * core says that, too. */
 	const struct sluice_replay_policy *other;

@@ -185,12 +185,6 @@ add_row (struct sluice_core_policy *p, uint32_t job, const struct sluice_profile
 		.memory = { .since = p->facts.clock, .polled = p->facts.clock },
 	};
 	row->tokens.klass = plan->klass;
-	uint32_t user = p->setup.jobs[job].user;
-	if (user < p->setup.association_count) {
-		row->user = 1 + user;
-		row->account
-		    = 1 + p->setup.association_count + p->setup.associations[user].account;
-	}
 	press (p, row, profile);
 	sluice_core_submission (&p->setup, job, &r->submissions[plan->row]);
 	r->pointers[plan->row] = &r->submissions[plan->row];
@@ -547,27 +541,10 @@ see_room (struct sluice_core_policy *p, double now, uint32_t job)
 static void
 release_if_due (struct sluice_core_policy *p, double now, struct sluice_control_job *row)
 {
-	if (row->memory.waited + soon > p->policy->max_delay)
-		row->memory.waited += soon;
-	else if (sluice_control_budget_left (row, &p->facts) <= soon)
-		row->memory.polled -= soon; /* its user and account pay that, too */
-	else
+	if (row->memory.waited + soon <= p->policy->max_delay)
 		return;
+	row->memory.waited += soon;
 	bound (p, now);
-}
-
-/* For how long a job may wait until its budgets may be used up, as others use them, too. */
-static double
-budget_share (const struct sluice_core_policy *p, const struct sluice_control_job *row)
-{
-	double left = sluice_control_budget_left (row, &p->facts);
-	uint32_t waiting = 0;
-	for (uint32_t i = 0; left < INFINITY && i < p->rows.count; i++) {
-		const struct sluice_control_job *other = &p->rows.jobs[i];
-		waiting += other->state == SLUICE_CONTROL_WAITS
-			   && (other->user == row->user || other->account == row->account);
-	}
-	return left / (waiting ? waiting : 1);
 }
 
 /* Until when a job that lacks a token need not be asked about. */
@@ -576,7 +553,6 @@ hold_of (const struct sluice_core_policy *p, const struct sluice_control_job *ro
 	 double now)
 {
 	double until = now + p->policy->max_delay - row->memory.waited + soon;
-	until = fmin (until, now + budget_share (p, row) + soon);
 	double again = row->memory.again - 1.0;
 	if (row->memory.waits && again > now)
 		until = fmin (until, again);
@@ -671,17 +647,6 @@ begins (void *self, const struct sluice_replay_storage *storage)
 	p->storage = storage;
 }
 
-/* No user, the associations as users, and as many accounts at most. */
-static int
-prepare_budgets (struct sluice_core_policy *p)
-{
-	p->facts.user_budget = p->setup.config->user_budget;
-	p->facts.account_budget = p->setup.config->account_budget;
-	p->facts.payers
-	    = calloc (1 + 2 * (size_t)p->setup.association_count, sizeof *p->facts.payers);
-	return p->facts.payers ? 0 : -1;
-}
-
 static int
 prepare (struct sluice_core_policy *p)
 {
@@ -703,7 +668,7 @@ prepare (struct sluice_core_policy *p)
 	p->situation = p->snapshot ? sluice_situation_create (bundle, p->snapshot) : NULL;
 	p->workspace = sluice_workspace_create ();
 	return p->plans && p->results && p->running && p->situation && p->workspace
-		       && grow_rows (&p->rows) == 0 && prepare_budgets (p) == 0
+		       && grow_rows (&p->rows) == 0
 		   ? 0
 		   : -1;
 }
@@ -740,7 +705,6 @@ sluice_core_policy_destroy (struct sluice_core_policy *p)
 	running_jobs_destroy (p->running);
 	free_rows (&p->rows);
 	free (p->made);
-	free (p->facts.payers);
 	free (p->plans);
 	free (p->results);
 	free (p);

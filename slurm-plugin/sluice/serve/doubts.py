@@ -8,7 +8,6 @@ from urllib.parse import urlencode
 from sluice.serve.interference import pair_cell
 from sluice.serve.known_programs import number_of
 from sluice.serve.tables import AMOUNT, Cell, Column, Subject, Table, words
-from sluice.slurm.gates.budgets import near
 from sluice.slurm.views.formatting import (
     amount_text,
     count_text,
@@ -29,7 +28,6 @@ KINDS = {
     "changed": "behaves otherwise",
     "delay": "long delay",
     "unmeasured": "pair never measured",
-    "budget": "near a budget",
 }
 
 
@@ -37,7 +35,6 @@ def table(site: Site, store: Store, reader: Reader) -> tuple[Facts, Table]:
     """Return what is in doubt, as far as it is about jobs that the viewer sees."""
     found = site.rankings
     rows = [row for row in (found or {"doubts": []})["doubts"] if _is_visible(row, reader)]
-    rows += [row for row in _budgets(site, store) if _is_visible(row, reader)]
     rows.sort(key=lambda row: -row["node_hours"])
     facts = {
         "computed": found["computed"] if found else None,
@@ -54,23 +51,6 @@ def table(site: Site, store: Store, reader: Reader) -> tuple[Facts, Table]:
     )
 
 
-def _budgets(site: Site, store: Store) -> list[Facts]:
-    """Return users and accounts near a budget; the nodes that waited are not known, so one."""
-    return [
-        {
-            "kind": "budget",
-            "uid": one["who"] if one["kind"] == "user" else None,
-            "account": one["who"] if one["kind"] == "account" else None,
-            "program": None,
-            "job_id": None,
-            "node_hours": one["seconds"] / 3600,
-            "waited": one["seconds"],
-            "budget": one["budget"],
-        }
-        for one in near(store, site.config, site.cluster, site.now)
-    ]
-
-
 def _is_visible(row: Facts, reader: Reader) -> bool:
     sides = [row, *([row["alongside"]] if "alongside" in row else [])]
     return all(reader.viewer.sees(side["uid"]) for side in sides)
@@ -78,14 +58,13 @@ def _is_visible(row: Facts, reader: Reader) -> bool:
 
 def _note(found: Facts | None, reader: Reader) -> str:
     if found is None:
-        return "Computing all but budgets; come back in a minute."
+        return "Computing; come back in a minute."
     if found["failed"]:
-        return f"Nothing but budgets could be computed: {reader.told(found['failed'])}"
+        return f"Nothing could be computed: {reader.told(found['failed'])}"
     return (
-        f"Of the week before {time_text(found['computed'])}, budgets of the last 24 hours. "
-        "Node-hours are what a program costs and loses, what a delay takes, what a pair loses by "
-        "the model, and what a budget's jobs waited on a node each. Operators can set a rule "
-        "here or on the job's page."
+        f"Of the week before {time_text(found['computed'])}. Node-hours are what a program costs "
+        "and loses, what a delay takes, and what a pair loses by the model. Operators can set a "
+        "rule here or on the job's page."
     )
 
 
@@ -106,16 +85,13 @@ def _subject(row: Facts) -> Subject | None:
     """Return what buttons of the row rule on; None: no jobs are known."""
     sides = [row, row["alongside"]] if "alongside" in row else [row]
     fields: Facts
-    if row["kind"] == "budget":
-        key = "account" if row["account"] else "user"
-        fields = {key: row["account"] or row["uid"]}
-    elif all(one["job_id"] for one in sides):
+    if all(one["job_id"] for one in sides):
         fields = dict(zip(("job", "with"), (one["job_id"] for one in sides), strict=False))
     elif all(row["programs"]):
         fields = dict(zip(("program", "with_program"), row["programs"], strict=False))
     else:
         return None
-    names = (one["program"] or _user(one) or row["account"] for one in sides)
+    names = (one["program"] for one in sides)
     return Subject(" and ".join(names), {name: str(value) for name, value in fields.items()})
 
 
@@ -131,12 +107,9 @@ def _what(row: Facts) -> str:
             f"{duration_text(row['wait'])}, to save {amount_text(row['saved_node_hours'])} "
             "node-hours"
         )
-    if row["kind"] == "unmeasured":
-        other = row["alongside"]
-        job = f", as job {other['job_id']}" if other["job_id"] else ""
-        return f"alongside {other['program']} of {user_text(other['uid'])}{job}"
-    account = f"account {row['account']}: " if row["account"] else ""
-    return f"{account}waited {duration_text(row['waited'])} of {duration_text(row['budget'])} a day"
+    other = row["alongside"]
+    job = f", as job {other['job_id']}" if other["job_id"] else ""
+    return f"alongside {other['program']} of {user_text(other['uid'])}{job}"
 
 
 def _look(row: Facts) -> Cell:

@@ -147,20 +147,11 @@ def _jobs(
         of, pattern = prediction_of(store, job)
         if not reader.viewer.sees(of.uid):
             raise no_decision(job)
-    elif not side and (form.get("user") or form.get("account")):
-        of, pattern = _budgeted(reader, form), ""
     else:
         return Selector(), ""
     if not of:
         raise QueryError(UNKNOWN_JOBS)
     return of, pattern
-
-
-def _budgeted(reader: Reader, form: Mapping[str, str]) -> Selector:
-    """Return the jobs of a user or an account, where the viewer may see them."""
-    uid = whole_number(form.get("user", ""))
-    of = Selector(account=form.get("account", "")) if uid is None else Selector(uid=uid)
-    return of if reader.viewer.sees(of.uid) else Selector()
 
 
 UNKNOWN_JOBS = (

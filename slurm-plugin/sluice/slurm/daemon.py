@@ -270,7 +270,6 @@ class Daemon:
         self._drainer.raise_error(HistoryError)
         if self._ledger is not None:
             self._ledger.write(store)
-            self._gatekeeper.budgets.restore(store, self._ledger.cluster, now)
             self._auditor.tell(store, self._ledger.cluster, self.config, now)
         self._gatekeeper.unstored.flush(store)
 

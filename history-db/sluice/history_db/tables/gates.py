@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from sluice.history_db.connection import Tables
-from sluice.history_db.records import HeldBurst, HeldTotals, Holder, IoWait, Release, RunningSet
+from sluice.history_db.records import HeldBurst, HeldTotals, Holder, Release, RunningSet
 from sluice.history_db.sql import marks
 
 if TYPE_CHECKING:
@@ -89,25 +89,6 @@ class Gates(Tables):
             [since, job_id, job_id],
         )
         return [Release(*row) for row in rows]
-
-    def add_io_waits(self, rows: Iterable[IoWait]) -> None:
-        """Add these seconds to those that are there."""
-        with self._db.transaction() as db:
-            db.executemany(
-                "INSERT INTO io_waits (cluster, hour, uid, account, seconds) "
-                "VALUES (?, ?, ?, ?, ?) "
-                "ON CONFLICT DO UPDATE SET seconds = seconds + excluded.seconds",
-                [(row.cluster, row.hour, row.uid, row.account, row.seconds) for row in rows],
-            )
-
-    def io_waits(self, *, since: int = 0, cluster: str | None = None) -> list[IoWait]:
-        """Return how long users waited for tokens, hour by hour, oldest first."""
-        rows = self._db.rows(
-            "SELECT cluster, hour, uid, account, seconds FROM io_waits "
-            "WHERE hour >= ? AND (? IS NULL OR cluster = ?) ORDER BY hour, cluster, uid, account",
-            [since, cluster, cluster],
-        )
-        return [IoWait(*row) for row in rows]
 
     def add_held_bursts(self, rows: Iterable[HeldBurst]) -> None:
         """Keep these; what is there already stays as it is."""

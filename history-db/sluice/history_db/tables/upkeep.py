@@ -84,7 +84,6 @@ class Upkeep(Tables):
         with self._db.transaction() as db:
             db.execute("DELETE FROM running_sets WHERE taken < ?", [before])
             db.execute("DELETE FROM releases WHERE released < ?", [before])
-            db.execute("DELETE FROM io_waits WHERE hour < ?", [before])
             db.execute("DELETE FROM held_bursts WHERE began < ?", [before])
             db.execute("DELETE FROM confined_jobs WHERE seen < ?", [before])
             db.execute("DELETE FROM jobs_in_company WHERE seen < ?", [before])

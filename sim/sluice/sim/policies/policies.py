@@ -123,7 +123,6 @@ class Core:
         if other is not None:
             self._others = other.table or ffi.new("struct sluice_replay_policy *")
         self._jobs = jobs = np.ascontiguousarray(workload.jobs)
-        self._associations = np.ascontiguousarray(workload.associations)
         self._application = np.ascontiguousarray(site.application, np.uint32)
         self._submissions = ffi.from_buffer(
             "struct sluice_submission[]", b"".join(one.bytes for one in site.submissions)
@@ -143,10 +142,6 @@ class Core:
                 "submissions": self._submissions,
                 "application": ffi.cast("uint32_t *", self._application.ctypes.data),
                 "job_count": len(jobs),
-                "association_count": len(self._associations),
-                "associations": ffi.cast(
-                    "struct sluice_association *", self._associations.ctypes.data
-                ),
                 "epoch": int(epoch),
                 "other": self._others,
             },
@@ -281,10 +276,6 @@ class Options:
     """`two-groups`: I/O-heavy jobs that may run at a time."""
     wait_price: float = 0.2
     """Sluice: slot-seconds that one slot-second of added wait costs (WaitPrice)."""
-    user_budget: float = 0.0
-    """Sluice: seconds that jobs of a user wait in a day, added up (UserBudget); 0: no limit."""
-    account_budget: float = 0.0
-    """Sluice: the same of an account (AccountBudget)."""
     source_rate: float = 0.16
     """`rate-cap`: of a node, as a share of the rate at which it can write."""
     turns: float = 0.0
@@ -520,7 +511,6 @@ def sluice(
             wait_price=options.wait_price,
             turns_gain=options.turns_gain * options.covered if options.turns > 0 else 0.0,
             is_confinable=lanes,
-            budgets=(options.user_budget, options.account_budget),
         )
         decider = Core(site, question.workload, epoch=question.epoch)
         has_blocks = question.storage.placement == BLOCKS

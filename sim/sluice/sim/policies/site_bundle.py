@@ -253,19 +253,17 @@ def site_bundle(
     wait_price: float = 0.2,
     turns_gain: float = 0.0,
     is_confinable: bool = True,
-    budgets: tuple[float, float] = (0.0, 0.0),
 ) -> SiteBundle:
     """Return what a site publishes that has this history.
 
-    is_confinable: jobs write only where Sluice puts them, so that one lane can do; budgets:
-    UserBudget and AccountBudget.
+    is_confinable: jobs write only where Sluice puts them, so that one lane can do.
     """
     names, application = np.unique(history.applications(), return_inverse=True)
     submissions = [
         core.submission_of({"name": _word(i), "script": SCRIPT, "io_dir": int(is_confinable)})
         for i in range(len(names))
     ]
-    config = _config(history.storage, max_delay, wait_price, turns_gain, budgets)
+    config = _config(history.storage, max_delay, wait_price, turns_gain)
     bundle = pack_bundle(
         policy=core.parse_config("sluice.conf", config.encode()).policy,
         interference=history.interference(),
@@ -384,7 +382,6 @@ def _config(
     max_delay: float,
     wait_price: float,
     turns_gain: float,
-    budgets: tuple[float, float],
 ) -> str:
     bandwidth, has_blocks = storage.number("target_bandwidth"), storage.placement == BLOCKS
     lanes = [
@@ -398,8 +395,6 @@ def _config(
         f"MaxDelay={min(max_delay, 604800.0):.0f}",
         f"WaitPrice={wait_price:g}",
         f"TurnsGain={turns_gain:g}",
-        f"UserBudget={budgets[0]:.0f}",
-        f"AccountBudget={budgets[1]:.0f}",
         f"MetadataCapacity={storage.number('metadata_rate'):g}",
     ]
     return "\n".join([*settings, *lanes, ""])

@@ -26,7 +26,6 @@ from sluice.policies.record import MIN_TOTAL, Situation, token_names
 from sluice.policies.snapshot import Snapshot
 from sluice.policies.structs import text_of
 from sluice.slurm import service, slurm_commands
-from sluice.slurm.gates.budgets import Budgets
 from sluice.slurm.gates.gate_status import delete_leases
 from sluice.slurm.gates.leases import (
     Account,
@@ -168,7 +167,6 @@ class GateKeeper:
         """The loop has every job of the last poll as it was."""
         self._facts = control.new_facts()
         self._facts.boot = secrets.randbits(64) or 1
-        self.budgets = Budgets(self._facts)
         self._ledger: Ledger | None = None
         """The one that they were described by."""
         self._restarts: dict[int, int] = {}
@@ -251,7 +249,6 @@ class GateKeeper:
         rooms = self._rooms(seen.room)
         self._loop.find_room(rooms, len(rooms), self._facts)
         self._loop.bound(self._facts)
-        self._keep_waits(seen.now)
         self._release(self._loop.actions(), seen)
         self._restored = {}
         self._tell(REFUSED, self._refused())
@@ -303,8 +300,6 @@ class GateKeeper:
 
     def leave(self, store: Store) -> None:
         """Tell the history what it has not heard; raises HistoryError."""
-        rest = self.budgets.rest(text_of(self._facts.cluster))
-        self.unstored.add(lambda store: store.gates.add_io_waits(rest))
         self.unstored.flush(store)
 
     # What the loop starts from
@@ -407,7 +402,6 @@ class GateKeeper:
         self._loop.remove(job_id)
         self._restarts.pop(job_id, None)
         self._others.pop(job_id, None)
-        self.budgets.forget(job_id)
         self._hold(job_id, None)
 
     def _hold(self, job_id: int, holding: Holding | None) -> None:
@@ -449,7 +443,6 @@ class GateKeeper:
         row.tasks = job.tasks_waiting
         row.partition = self._partitions.setdefault(job.partition, len(self._partitions))
         row.nodes, row.cpus, row.priority = job.nodes, job.cpus, priority
-        self.budgets.describe(row, job)
         row.submit, row.eligible, row.start = job.submit, job.eligible or 0, job.start or 0
         row.tokens.klass = CLASS_NUMBERS[prediction.klass] if prediction else 0
         row.tokens.lane_mask = 0
@@ -492,7 +485,6 @@ class GateKeeper:
         facts.grace = GRACE * max(config.follow_ms / 1000, interval)
         facts.clock, facts.now = seen.clock, seen.now
         facts.max_delay = self._policy.max_delay
-        facts.user_budget, facts.account_budget = config.user_budget, config.account_budget
         facts.is_off = core.furthest_mode(config) != "enforce" or service.is_off(config)
         facts.releases = control.MOST_RELEASES
         facts.config_checksum = config.checksum
@@ -646,20 +638,6 @@ class GateKeeper:
         """Whether a job that is to be released is still there with its tokens."""
         holding = self._holdings.get(job_id)
         return holding is not None and holding.job.submit == release.submit
-
-    def _keep_waits(self, now: int) -> None:
-        """Record how long each job waited since the last poll."""
-        if self._facts.charged:
-            self.budgets.take(
-                (
-                    (job_id, holding.job, self._loop[job_id].memory.paid)
-                    for job_id, holding in self._holdings.items()
-                    if holding.job.is_pending
-                ),
-                now,
-            )
-        if rows := self.budgets.due(text_of(self._facts.cluster), now):
-            self.unstored.add(lambda store: store.gates.add_io_waits(rows))
 
     def _keep_decisions(self, actions: Iterable[Action[int]], snapshot: StoredSnapshot) -> None:
         """Keep the decisions that are acted on, with what they were made from."""
