@@ -70,8 +70,6 @@ struct sluice_rule {
 	X (Socket, socket, "/run/sluice/plugin.sock",                                      \
 	   "where the plugin hands its decision records to sluiced")                       \
 	X (History, history, "/var/lib/sluice/history.db", "the SQLite history")           \
-	X (Reviews, reviews, "/etc/slurm/sluice-reviews.toml",                             \
-	   "reviews that the site keeps in a file, next to those of `sluice review`")      \
 	X (OffFile, off_file, "/run/sluice/off",                                           \
 	   "while this file exists, Sluice is switched off")
 

@@ -28,10 +28,9 @@ class Site:
     def __init__(self, place: Path, trained: Path) -> None:
         self.place = place
         self.conf = place / "sluice.conf"
-        self.file = place / "reviews.toml"
         self.history = place / "history.db"
         self.bundle = place / "model.bundle"
-        self.conf.write_text(f"Bundle={self.bundle}\nHistory={self.history}\nReviews={self.file}\n")
+        self.conf.write_text(f"Bundle={self.bundle}\nHistory={self.history}\n")
         shutil.copy(trained, self.history)
         self.run("model", "publish")
 
@@ -108,31 +107,6 @@ def test_a_prediction_is_rejected_seen_in_why_and_taken_back(site):
     assert [name in line and "ignore" in line for line in told].count(True) == 2
 
 
-def test_command_and_file_give_the_same_bundle(site):
-    def content() -> bytes:
-        bundle = Bundle.read(site.bundle)
-        return b"".join(review.bytes for review in bundle.reviews())
-
-    site.run(
-        *("review", "pin", "treat", "--as", "stream", "--user", "1000", "--name", "run_1"),
-        *("--until", "2100-01-01", "--publish"),
-    )
-    by_command = content()
-    assert by_command
-    name = json.loads(site.run("review", "list", "--json"))["reviews"][0]["id"]
-    site.run("review", "undo", name, "--publish")
-    assert content() == b""
-    site.file.write_text(
-        '[[review]]\nruling = "treat"\nas = "aw"\nuser = "1000"\nname = "RUN_22"\n'
-        "until = 2100-01-01\n"
-    )
-    site.run("model", "publish")
-    assert content() == by_command
-    assert name in site.run("review", "show", name)
-    assert "take it out there" in site.run("review", "undo", name, code=1)
-    assert "change it" in site.run("review", "reject", "--user", "1000", "--name", "run_1", code=1)
-
-
 @pytest.mark.parametrize(("word", "pattern"), [("stream", "aw"), ("flush", "ws"), ("owc", "owc")])
 def test_what_jobs_are_treated_as_is_shown_by_the_word_that_was_said(site, word, pattern):
     site.run("review", "pin", "treat", "--as", word, "--user", "1000", "--publish")
@@ -143,13 +117,6 @@ def test_what_jobs_are_treated_as_is_shown_by_the_word_that_was_said(site, word,
     assert f"treat {word}: uid 1000" in site.run("audit")
     decided = site.decided(1, uid=1000, name="any").decision.prediction
     assert decided.profile.pattern == pattern
-
-
-def test_a_broken_file_leaves_the_bundle_as_it_was(site):
-    before = site.bundle.read_bytes()
-    site.file.write_text("[[review]]\nruling = 'ignore'\n")
-    assert f"{site.file}:1: say which jobs" in site.run("model", "publish", code=1)
-    assert site.bundle.read_bytes() == before
 
 
 def test_a_later_review_of_the_same_jobs_takes_the_place_of_the_earlier(site):

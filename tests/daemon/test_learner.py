@@ -29,6 +29,7 @@ from sluice.interference.pairs import pooled
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.bundle_writer import pack_bundle
+from sluice.policies.review import Review, Selector
 from sluice.prediction.jobs import finished_jobs
 from sluice.prediction.model_update import CurrentModel
 from sluice.prediction.publication import tell_learned
@@ -36,6 +37,7 @@ from sluice.prediction.train import Past, TrainedModel, bundle_of, fit_quickly, 
 from sluice.slurm.learner import Learner
 from sluice.slurm.records import AnotherDaemonError
 from sluice.slurm.status import LEARNER
+from sluice.slurm.views import reviews
 
 ME = os.geteuid()
 DAY = 86400
@@ -250,12 +252,13 @@ def test_the_audit_has_each_bundle_but_those_that_only_know_more_runs(site, lear
     site.config.write_text(site.config.read_text() + "MinConfidence=0.9\n")
     learner.poll()
     assert published(site)[1:] == [(ME, "sluice-learn: settings")]
-    reviews = site.place / "reviews.toml"
-    reviews.write_text('[[review]]\nruling = "ignore"\nname = "cavity"\n')
-    site.config.write_text(site.config.read_text() + f"Reviews={reviews}\n")
+    ruled = Review("ignore", Selector(name="cavity"))
+    with site.history() as store:
+        reviews.make(store, ruled, source="command", by="root", now=int(time.time()))
     learner.poll()
     name = f"{Bundle.read(site.bundle).reviews()[0].number:08x}"
-    reviews.write_text("")
+    with site.history() as store:
+        reviews.undo(store, name, by="root", now=int(time.time()))
     learner.close()
     again = Learner(site.config)  # what it published before is in the history
     again.poll()

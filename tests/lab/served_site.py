@@ -80,7 +80,6 @@ class ServedSite:
         self.conf.write_text(
             f"Mode={mode}\n{LANES}History={self.history}\nBundle={folder}/model.bundle\n"
             f"Snapshot={folder}/snapshot\nSocket={folder}/plugin.sock\nOffFile={folder}/off\n"
-            f"Reviews={folder}/reviews.toml\n"
         )
         self.tokens = folder / "tokens"
         self.tokens.write_text(f"{ANN} {TOKEN}\n{BOB} {OTHER_TOKEN}  # another user\n")
@@ -173,7 +172,7 @@ class ServedSite:
 
     def publish(self, store: Store) -> bytes:
         """Publish a bundle with the reviews that stand, as sluice-learn does."""
-        ruled = standing_reviews(store, self.folder / "reviews.toml")
+        ruled = standing_reviews(store)
         standing = packed(ruled, self.now, store.runs.runs_of_program)
         content = core_cases.bundle_bytes(*self._entries, conf=self.policy, reviews=standing)
         path = self.folder / "model.bundle"

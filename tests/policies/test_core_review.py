@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import tempfile
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from core_cases import (
@@ -224,69 +222,3 @@ def test_a_bundle_with_a_damaged_review_is_refused_or_harmless(noise):
         known = Bundle.parse(bundle_bytes(application(FLUSHING), reviews=noise))
         assert known.reviews()[0].ruling != "none"
         decide(Situation(known, snapshot(corunner(1, HEAVY))), CONFIG, submission(), NOW)
-
-
-# The file
-
-
-def read(tmp_path, text):
-    path = tmp_path / "reviews.toml"
-    path.write_text(text)
-    return review.read_file(path)
-
-
-def test_a_file_says_what_the_command_says(tmp_path):
-    found = read(
-        tmp_path,
-        """
-[[review]]
-ruling = "treat"
-as = "stream"
-user = "1000"
-name = "run_7"
-comment = "checkpoints"
-
-[[review]]
-ruling = "apart"
-account = "physics"
-until = 2027-03-01
-with = { user = 2000 }
-""",
-    )
-    treat, apart = found
-    assert treat.number == Review("treat", ME, treat_as="aw").number
-    assert apart.until == review.end_of("2027-03-01") > NOW
-    assert {apart.of, apart.other} == {Selector(account="physics"), OTHER}
-
-
-@pytest.mark.parametrize(
-    ("text", "what"),
-    [
-        ("[[review]\n", "reviews.toml"),
-        ("[[rview]]\n", "no 'rview' here"),
-        ("\n\n[[review]]\nruling = 'ignore'\n", r":3: say which jobs"),
-        ("[[review]]\nruling = 'ignore'\nuser = '1'\ncolour = 'red'\n", ":1: no key 'colour'"),
-        ("[[review]]\nruling = 'ignore'\nuser = 'nobody-has-this-name'\n", "give the uid"),
-        ("[[review]]\nruling = 'ignore'\nscript = 'abc'\n", "no signature"),
-        ("[[review]]\nruling = 'ignore'\nname = 7\n", "in quotes"),
-        ("[[review]]\nruling = 'ignore'\nname = 'a'\nuntil = 'soon'\n", "write 2027-03-01"),
-        ("[[review]]\nruling = 'ignore'\nname = 'a'\nwith = 3\n", "`with` takes"),
-        ("review = 3\n", "table of its own"),
-        (2 * "[[review]]\nruling = 'ignore'\nname = 'a'\n", ":4: the same jobs"),
-    ],
-)
-def test_an_error_in_the_file_names_the_line(tmp_path, text, what):
-    with pytest.raises(ReviewError, match=what):
-        read(tmp_path, text)
-
-
-@given(st.binary(max_size=200))
-def test_no_bytes_of_a_file_break_its_reader(content):
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "reviews.toml"
-        path.write_bytes(content)
-        try:
-            found = review.read_file(path)
-        except ReviewError:
-            return
-    assert found == []

@@ -12,8 +12,10 @@ from history_rows import a_job
 from served_site import ANN, BOBS, CLUSTER, HOSTILE, OTHER_TOKEN, TOKEN, ServedSite
 
 from sluice.cli.main import main as sluice
+from sluice.history_db.records import StoredReview
 from sluice.history_db.store import Store
 from sluice.policies.bundle import Bundle
+from sluice.policies.review import MAX_REVIEWS, Review, Selector
 
 
 @pytest.fixture
@@ -126,10 +128,13 @@ def test_nobody_else_rolls_a_model_back(served):
 def test_what_cannot_be_published_changes_nothing(served):
     ann, path = Visitor(served), served.folder / "model.bundle"
     before = path.read_bytes()
-    (served.folder / "reviews.toml").write_text("[[review]]\nruling = 'ignore'\n")
+    with Store(served.history) as store:
+        for number in range(MAX_REVIEWS + 1):
+            one = Review("ignore", Selector(uid=number))
+            store.administration.add_review(StoredReview(one.name, "command", 1, one.to_json()))
     answer = ann.publish(3, form_of=ann.get("/model/3").text)
     assert answer.status_code == 400
-    assert "say which jobs" in answer.text
+    assert f"a bundle holds {MAX_REVIEWS}" in answer.text
     assert (path.read_bytes(), ann.in_use()) == (before, [4])
 
 

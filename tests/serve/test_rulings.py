@@ -1,6 +1,5 @@
 """Reviews on the pages: operators make and undo them, and nobody else does."""
 
-import json
 import re
 from contextlib import closing
 
@@ -65,49 +64,38 @@ def test_a_rejected_prediction_changes_the_next_decision_until_it_is_undone(serv
     assert decided(803)[0] == before
 
 
-ANNS_JOBS = "user = '1'\nname = 'ensemble'\n"
-BOBS_JOBS = f"user = '2', name = {json.dumps(HOSTILE)}"
 OF_ANN = ["--user", "1", "--name", "ensemble"]
 OF_BOB = ["--with-user", "2", "--with-name", HOSTILE]
-WAYS = [  # the form, the command, and what stands in the file
-    ({"job": "601", "do": "approve"}, ["approve", "601"], "ruling = 'treat'\nas = 'owc'\n"),
-    ({"job": "601", "do": "reject"}, ["reject", "601"], "ruling = 'ignore'\n"),
+WAYS = [  # the form, and the command
+    ({"job": "601", "do": "approve"}, ["approve", "601"]),
+    ({"job": "601", "do": "reject"}, ["reject", "601"]),
     (
         {"job": "601", "do": "never_delay", "until": "2100-01-01"},
         ["pin", "never-delay", "601", "--until", "2100-01-01"],
-        "ruling = 'never-delay'\nuntil = 2100-01-01\n",
     ),
     (
         {"job": "601", "do": "treat", "treat_as": "flush"},
         ["pin", "treat", "601", "--as", "flush"],
-        "ruling = 'treat'\nas = 'flush'\n",
     ),
-    (
-        {"program": "1", "do": "approve"},
-        ["pin", "treat", "--as", "owc", *OF_ANN],
-        "ruling = 'treat'\nas = 'owc'\n",
-    ),
-    ({"program": "1", "do": "reject"}, ["reject", *OF_ANN], "ruling = 'ignore'\n"),
+    ({"program": "1", "do": "approve"}, ["pin", "treat", "--as", "owc", *OF_ANN]),
+    ({"program": "1", "do": "reject"}, ["reject", *OF_ANN]),
     (
         {"program": "1", "do": "apart", "with": "701", "until": "2100-01-01"},
         ["approve", *OF_ANN, *OF_BOB, "--until", "2100-01-01"],
-        f"ruling = 'apart'\nwith = {{ {BOBS_JOBS} }}\nuntil = 2100-01-01\n",
     ),
     (
         {"program": "1", "with_program": "2", "do": "apart"},
         ["pin", "apart", *OF_ANN, *OF_BOB],
-        f"ruling = 'apart'\nwith = {{ {BOBS_JOBS} }}\n",
     ),
     (
         {"program": "2", "with_program": "1", "do": "together"},
         ["reject", *OF_ANN, *OF_BOB],
-        f"ruling = 'together'\nwith = {{ {BOBS_JOBS} }}\n",
     ),
 ]
 
 
-@pytest.mark.parametrize(("form", "words", "text"), WAYS)
-def test_page_command_and_file_give_the_same_bundle_byte_for_byte(served, form, words, text):
+@pytest.mark.parametrize(("form", "words"), WAYS)
+def test_page_and_command_give_the_same_bundle_byte_for_byte(served, form, words):
     def published() -> bytes:
         with Store(served.history) as store:
             return served.publish(store)
@@ -124,9 +112,6 @@ def test_page_command_and_file_give_the_same_bundle_byte_for_byte(served, form, 
     assert published() == of_page
     ann.rule(do="undo", id=review["id"])
     assert published() == nothing
-    (served.folder / "reviews.toml").write_text(f"[[review]]\n{ANNS_JOBS}{text}")
-    assert published() == of_page
-    assert {row["id"] for row in ann.reviews()} == {review["id"]}
 
 
 def test_operators_rule_where_a_program_and_a_pair_are_shown(served):

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.errors import HistoryError
-from sluice.history_db.records import AuditEntry, Bundle, StoredReview
+from sluice.history_db.records import AuditEntry, Bundle
 from sluice.policies import review
 from sluice.policies.bundle import Bundle as LoadedBundle
 from sluice.policies.container import write_atomically
@@ -16,7 +16,7 @@ from sluice.policies.structs import CoreError
 from sluice.prediction.train import TrainedModel, pack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from sluice.history_db.records import Model, Publication
@@ -28,41 +28,13 @@ class NothingToPublishError(HistoryError):
     """The history has no such model, or the directory of the bundle is not there."""
 
 
-def standing_reviews(store: Store, file: Path | None) -> list[Review]:
-    """Return the reviews that stand, those of the site's file before those of the history.
-
-    Raises ReviewError, which names the line of the file.
-    """
-    made = [
+def standing_reviews(store: Store) -> list[Review]:
+    """Return the reviews that stand."""
+    return [
         Review.from_json(one.content)
         for one in store.administration.reviews()
-        if one.undone_at is None and one.source != review.FILE
+        if one.undone_at is None
     ]
-    in_file = review.read_file(file) if file is not None and file.exists() else []
-    return review.joined(made, in_file)
-
-
-def _note_file(store: Store, reviews: Iterable[Review], now: int) -> None:
-    """Tell the history which reviews the file has, so that `sluice why` knows them later, too."""
-    in_file = [one for one in reviews if one.by == review.FILE]
-    known = {
-        one.name: one
-        for one in store.administration.reviews()
-        if one.undone_at is None and one.source == review.FILE
-    }
-    changed: list[tuple[Review, bool]] = []
-    """What is new in the file (False), or gone from it."""
-    for one in in_file:
-        if known.pop(one.name, None) is None:
-            store.administration.add_review(StoredReview(one.name, review.FILE, now, one.to_json()))
-            changed.append((one, False))
-    for name, gone in known.items():
-        store.administration.undo_review(name, review.FILE, now)
-        changed.append((Review.from_json(gone.content), True))
-    store.administration.add_audit(
-        AuditEntry.of_review(now, None, one.name, one.summary, "by file", is_undone=is_undone)
-        for one, is_undone in changed
-    )
 
 
 KEPT_MODELS = 10  # besides those that decisions refer to
@@ -115,7 +87,6 @@ def publish(
     Raises CoreError when the core would refuse it, OSError, or HistoryError.
     """
     packed = packer(store, model, policy=policy, now=now, reviews=reviews, **parts)
-    _note_file(store, reviews, now)
     latest = store.models.latest_bundle()
     if latest is not None:
         now = max(now, latest.published_at + 1)  # its name tells bundles of one second apart
@@ -161,7 +132,6 @@ def publish_model(
     *,
     now: int,
     uid: int,
-    reviews: Path,
     version: int | None = None,
     rollback: bool = False,
     reason: str = "",
@@ -169,8 +139,7 @@ def publish_model(
 ) -> Bundle:
     """Publish the latest model, the one with this number, or the one in use before.
 
-    reviews: the file in which the site keeps some; uid, reason: of the user that publishes, for the
-    audit. parts: as `packer` takes them.
+    uid, reason: of the user that publishes, for the audit. parts: as `packer` takes them.
     """
     model = _chosen(store, version, rollback=rollback)
     if not path.parent.is_dir():
@@ -178,18 +147,16 @@ def publish_model(
             f"{path.parent}: no such directory; create it, or name another file with --bundle"
         )
     before = store.models.latest_publication()
-    ruled = standing_reviews(store, reviews)
+    ruled = standing_reviews(store)
     bundle = publish(store, model, path=path, now=now, reviews=ruled, **parts)
     tell_publication(store, before, bundle, uid=uid, reason=reason)
     return bundle
 
 
-def candidate(
-    store: Store, *, now: int, reviews: Path, version: int | None = None, **parts: Any
-) -> bytes:
+def candidate(store: Store, *, now: int, version: int | None = None, **parts: Any) -> bytes:
     """Return the bundle that `publish_model` would write."""
     model = _chosen(store, version, rollback=False)
-    ruled = standing_reviews(store, reviews)
+    ruled = standing_reviews(store)
     return packer(store, model, now=now, reviews=ruled, **parts)(created=now)
 
 

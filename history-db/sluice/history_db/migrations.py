@@ -369,7 +369,7 @@ CREATE TABLE decided_bundles (checksum INTEGER PRIMARY KEY) STRICT
 CREATE TABLE reviews (
     id          INTEGER PRIMARY KEY,
     name        TEXT    NOT NULL,         -- follows from what was ruled
-    source      TEXT    NOT NULL CHECK (source IN ('command', 'page', 'file')),
+    source      TEXT    NOT NULL CHECK (source IN ('command', 'page')),
     made_at     INTEGER NOT NULL,         -- UTC seconds
     content     TEXT    NOT NULL,         -- JSON, as `sluice review show --json`
     undone_at   INTEGER,                  -- UTC seconds; NULL: it stands

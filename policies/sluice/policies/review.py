@@ -1,7 +1,7 @@
 """Reviews: what administrators rule on programs and pairs of them.
 
-A review comes from `sluice review`, from the page, or from a file that a site keeps under version
-control; its number follows from what it says, so all three give a bundle the same bytes.
+A review comes from `sluice review` or from a page; its number follows from what it says, so both
+give a bundle the same bytes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import pwd
 import re
-import tomllib
 import zlib
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, date, datetime, time
@@ -20,8 +19,7 @@ from sluice.policies._core import ffi, lib
 from sluice.policies.core import PATTERNS, RULINGS, UNKNOWN, CoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from sluice.policies.structs import View
 
@@ -32,9 +30,6 @@ RULED = tuple(ruling for ruling in RULINGS if ruling != "none")
 CLASS_PATTERNS = {"stream": "aw", "flush": "ws", "meta": "metadata"}
 """Treated as a class is treated as the pattern that the class is made for."""
 TREATMENTS = (*(pattern for pattern in PATTERNS if pattern != UNKNOWN), *CLASS_PATTERNS)
-MAX_FILE_BYTES = 1 << 20
-FILE = "file"
-"""The author of the site's file, and where it was made."""
 
 
 class ReviewError(CoreError):
@@ -240,86 +235,6 @@ def _rows(review: Review, runs_of: Callable[[str], Iterable[tuple[int, str]]]) -
             if other is not None:
                 setattr(row, "with", other)
             yield bytes(ffi.buffer(row))
-
-
-def joined(*sources: Sequence[Review]) -> list[Review]:
-    """Return the reviews of all sources; of one subject, that of the last source."""
-    found: dict[tuple[Selector, Selector, bool], Review] = {}
-    for review in (review for source in sources for review in source):
-        found[review.subject] = review
-    return list(found.values())
-
-
-# The file
-
-_TABLE = re.compile(rb"^\s*\[\[\s*review\s*\]\]", re.MULTILINE)
-_MEMBERS = frozenset({"ruling", "as", "until", "comment", "with"})
-_TERMS = frozenset({"user", "account", "partition", "name", "script", "program"})
-
-
-def read_file(path: Path) -> list[Review]:
-    """Read a file of reviews; raise ReviewError, which names the line, or OSError.
-
-    [[review]]
-    ruling = "treat"
-    as = "aw"
-    name = "climate_run"
-    until = 2027-03-01
-    comment = "checkpoints, see ticket 311"
-    """
-    with path.open("rb") as file:
-        content = file.read(MAX_FILE_BYTES + 1)
-    if len(content) > MAX_FILE_BYTES:
-        raise ReviewError(f"{path}: larger than {MAX_FILE_BYTES} bytes; split it or undo some")
-    try:
-        tables = tomllib.loads(content.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ReviewError(f"{path}: {error}") from error
-    if unknown := tables.keys() - {"review"}:
-        raise ReviewError(f"{path}: no {min(unknown)!r} here; a file has [[review]] tables")
-    rows = tables.get("review", [])
-    lines = [content.count(b"\n", 0, found.end()) + 1 for found in _TABLE.finditer(content)]
-    reviews: dict[tuple[Selector, Selector, bool], Review] = {}
-    for number, row in enumerate(rows if isinstance(rows, list) else [rows]):
-        where = f"{path}:{lines[number]}" if number < len(lines) else str(path)
-        try:
-            review = _of_table(row)
-        except CoreError as error:
-            raise ReviewError(f"{where}: {error}") from error
-        if review.subject in reviews:
-            raise ReviewError(f"{where}: the same jobs have a review above; keep one of them")
-        reviews[review.subject] = review
-    return list(reviews.values())
-
-
-def _of_table(row: Any) -> Review:
-    if not isinstance(row, dict):
-        raise ReviewError("write each review as a table of its own, [[review]]")
-    if unknown := row.keys() - _MEMBERS - _TERMS:
-        raise ReviewError(
-            f"no key {min(unknown)!r}; there are {', '.join(sorted(_MEMBERS | _TERMS))}"
-        )
-    other = row.get("with", {})
-    if not isinstance(other, dict) or other.keys() - _TERMS:
-        raise ReviewError(f"`with` takes {', '.join(sorted(_TERMS))}, as in with = {{name = …}}")
-    return Review(
-        ruling=_text(row, "ruling").replace("-", "_"),
-        of=selector(**{term: _text(row, term) for term in _TERMS & row.keys()}),
-        other=selector(**{term: _text(other, term) for term in other}),
-        treat_as=_text(row, "as"),
-        until=end_of(row.get("until", "")),
-        comment=_text(row, "comment"),
-        by=FILE,
-    )
-
-
-def _text(row: Mapping[str, Any], key: str) -> str:
-    value = row.get(key, "")
-    if isinstance(value, int) and key == "user":
-        return str(value)
-    if not isinstance(value, str):
-        raise ReviewError(f"{key} must be a text in quotes")
-    return value
 
 
 def selector(

@@ -262,7 +262,6 @@ def published(
             policy=settings.policy,
             now=int(time.time()),
             uid=uid_of_caller(),
-            reviews=Path(settings.reviews),
             version=version,
             rollback=rollback,
             reason=one_line(reason),

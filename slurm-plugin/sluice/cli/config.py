@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -19,6 +18,8 @@ from sluice.cli.common import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sluice.policies.core import Config
 
 
@@ -62,8 +63,7 @@ def check(config: Path | None) -> None:
     """Say whether the plugin takes a configuration, or which line is wrong.
 
     The file must belong to root or SlurmUser, and no other user may write it. Where neither
-    slurmctld nor slurm.conf names SlurmUser, you stand in for that user. The file of reviews is
-    checked likewise.
+    slurmctld nor slurm.conf names SlurmUser, you stand in for that user.
 
     \b
     Examples:
@@ -72,7 +72,6 @@ def check(config: Path | None) -> None:
     """
     from sluice.interference.target_speeds import Lanes
     from sluice.policies.core import check_trust, furthest_mode
-    from sluice.policies.review import read_file
 
     settings = read_config(config)
     Lanes.of(settings)
@@ -89,10 +88,6 @@ def check(config: Path | None) -> None:
             f"But jobs may wait, and of {which} the Bandwidth is not known: only runs of the past "
             "say what fits. Say what it takes, as in Lane=sl0 Targets=4 Bandwidth=20G."
         )
-    reviews = Path(settings.reviews)
-    if reviews.exists():
-        check_trust(reviews, _slurm_uid())
-        click.echo(f"{reviews}: valid, {len(read_file(reviews))} reviews.")
 
 
 @command.command()

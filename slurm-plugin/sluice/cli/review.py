@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pwd
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -87,9 +86,7 @@ def command() -> None:
     apart         the two are kept apart, as far as MaxDelay allows
     together      the two may run together, whatever is predicted
 
-    Of several reviews that are about a job, the one with the most conditions counts. A site can
-    keep reviews in a file, too: the setting Reviews names it, and
-    /usr/share/doc/sluice/guide/review.md shows one.
+    Of several reviews that are about a job, the one with the most conditions counts.
     Run this as root or as the user of sluice-learn.
 
     \b
@@ -196,7 +193,6 @@ def _rule(
             source="command",
             by=_who(),
             now=int(time.time()),
-            file=Path(files.settings().reviews),
         )
     if options["as_json"]:
         show_json({"review": review.to_json()})
@@ -235,7 +231,7 @@ def list_(*, show_all: bool, files: Files, as_json: bool) -> None:
     from sluice.slurm.views.reviews import listed
 
     with files.open_history(read_only=True) as store:
-        rows = listed(store, Path(files.settings().reviews), int(time.time()))
+        rows = listed(store, int(time.time()))
     shown = [row for row in rows if show_all or row["state"] == "stands"]
     if as_json:
         show_json({"reviews": shown})
@@ -276,9 +272,7 @@ def show(name: str, *, files: Files, as_json: bool) -> None:
 
     with files.open_history(read_only=True) as store:
         rows = [
-            row
-            for row in listed(store, Path(files.settings().reviews), int(time.time()))
-            if row["id"].startswith(name.lower())
+            row for row in listed(store, int(time.time())) if row["id"].startswith(name.lower())
         ]
     if not rows:
         raise click.BadParameter(

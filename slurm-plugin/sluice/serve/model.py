@@ -274,7 +274,6 @@ def publish(site: Site, reader: Reader, wanted: int, reason: str) -> None:
             Path(config.bundle),
             policy=config.policy,
             now=site.now,
-            reviews=Path(config.reviews),
             version=wanted,
             reason=one_line(reason),
             uid=reader.viewer.uid,

@@ -6,12 +6,10 @@ The forms call what `sluice review` calls, so that a review is the same wherever
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sluice.history_db.store import Store
 from sluice.policies.review import (
-    FILE,
     PAIRS,
     RULED,
     TREATMENTS,
@@ -69,7 +67,7 @@ COLUMNS = (
 
 def page(site: Site, store: Store, reader: Reader, query: Mapping[str, str]) -> Page:
     """List reviews of jobs that the viewer sees; the audit, too, for operators who see all jobs."""
-    listed = reviews.listed(store, Path(site.config.reviews), site.now)
+    listed = reviews.listed(store, site.now)
     rows = [_told(row, reader) for row in listed[::-1] if _is_visible(row, reader)]
     made = Table.of(
         "reviews",
@@ -112,7 +110,7 @@ def _is_visible(row: Facts, reader: Reader) -> bool:
 
 
 def _undo(row: Facts, reader: Reader) -> Cell:
-    can_undo = reader.is_operator and row["state"] != "undone" and row["source"] != FILE
+    can_undo = reader.is_operator and row["state"] != "undone"
     return Cell("", undoes=row["id"] if can_undo else "")
 
 
@@ -131,7 +129,6 @@ def rule(site: Site, reader: Reader, form: Mapping[str, str]) -> None:
             source="page",
             by=reader.name,
             now=site.now,
-            file=Path(site.config.reviews),
         )
 
 

@@ -328,7 +328,7 @@ class Learner:
         """Publish what is known now; where nothing of it is new, the bundle stays."""
         interference = self._interference_model(store, now)
         path = Path(self.config.bundle)
-        reviews = standing_reviews(store, Path(self.config.reviews))
+        reviews = standing_reviews(store)
         in_force = tuple(one for one in reviews if one.is_in_force(now))
         key = (
             *(current.version, self.config.checksum, id(interference), in_force),

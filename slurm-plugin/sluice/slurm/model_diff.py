@@ -60,7 +60,6 @@ def difference_to(
         store,
         policy=settings.policy,
         now=now,
-        reviews=Path(settings.reviews),
         version=version,
         **site_evidence(store).model().for_bundle(),
     )

@@ -12,13 +12,12 @@ from sluice.history_db.records import AuditEntry, Selection, StoredReview
 from sluice.policies import core
 from sluice.policies.core import UNKNOWN, CoreError, sentence
 from sluice.policies.record import Record
-from sluice.policies.review import FILE, Review, ReviewError, Selector, day_text, read_file
+from sluice.policies.review import Review, ReviewError, Selector, day_text
 from sluice.slurm.views.formatting import count_text, duration_text
 from sluice.slurm.visibility import user_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping, Sequence
 
     from sluice.history_db.store import Store
     from sluice.policies.bundle import Bundle
@@ -61,21 +60,13 @@ def jobs_of_program(store: Store, application: int) -> Selector:
     }.get(entry.evidence, Selector())
 
 
-def make(
-    store: Store, review: Review, *, source: str, by: str, now: int, file: Path | None
-) -> Review:
-    """Write a review down. One that settles the same is undone by it.
-
-    file: the site's own; raises ReviewError where it settles the same, as it would count.
-    """
-    for other in read_file(file) if file is not None and file.exists() else []:
-        if other.subject == review.subject:
-            raise ReviewError(f"{file} has a review of the same jobs ({other.name}); change it")
+def make(store: Store, review: Review, *, source: str, by: str, now: int) -> Review:
+    """Write a review down. One that settles the same is undone by it."""
     made = replace(review, by=by, made_at=now)
     for stored in store.administration.reviews():
         if stored.undone_at is None and Review.from_json(stored.content).subject == made.subject:
             _take_back(store, stored, by, now, reason=f"replaced by review {made.name}")
-    store.administration.add_review(_stored(made, source))
+    store.administration.add_review(StoredReview(made.name, source, made.made_at, made.to_json()))
     store.administration.add_audit(
         [AuditEntry.of_review(now, _uid(by), made.name, made.summary, made.comment)]
     )
@@ -97,10 +88,6 @@ def _uid(user: str) -> int | None:
         return None
 
 
-def _stored(review: Review, source: str) -> StoredReview:
-    return StoredReview(review.name, source, review.made_at, review.to_json())
-
-
 def undo(store: Store, name: str, *, by: str, now: int) -> Review:
     """Take back the review whose name begins so; raise ReviewError."""
     standing = [one for one in store.administration.reviews() if one.undone_at is None]
@@ -108,22 +95,12 @@ def undo(store: Store, name: str, *, by: str, now: int) -> Review:
     if len(found) != 1:
         what = "no review that stands is" if not found else f"{len(found)} reviews are"
         raise ReviewError(f"{what} called {name}; `sluice review list` shows them")
-    if found[0].source == FILE:
-        raise ReviewError(f"{found[0].name} stands in the site's file; take it out there")
     return _take_back(store, found[0], by, now, reason="undone")
 
 
-def unpublished(in_file: Iterable[Review], kept: Iterable[StoredReview]) -> list[StoredReview]:
-    """Return the reviews of a file of which the history has not heard."""
-    known = {one.name for one in kept if one.source == FILE and one.undone_at is None}
-    return [_stored(one, FILE) for one in in_file if one.name not in known]
-
-
-def listed(store: Store, file: Path, now: int) -> list[Facts]:
-    """Return those of the history, and those of the file that no bundle has had yet."""
-    kept = store.administration.reviews()
-    in_file = read_file(file) if file.exists() else []
-    return [facts_of(one, now) for one in [*kept, *unpublished(in_file, kept)]]
+def listed(store: Store, now: int) -> list[Facts]:
+    """Return all reviews that were made, the oldest first."""
+    return [facts_of(one, now) for one in store.administration.reviews()]
 
 
 def facts_of(stored: StoredReview, now: int) -> Facts:
