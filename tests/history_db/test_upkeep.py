@@ -3,7 +3,6 @@
 import csv
 import json
 import resource
-import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -18,16 +17,14 @@ from made_history import MadeRun, made_history
 from pyarrow import parquet
 
 from sluice.cli.main import main
-from sluice.history_db.export import Anonymiser
 from sluice.history_db.records import Application, Run, StoredReport, Total
 from sluice.history_db.store import Store
 from sluice.history_db.tables import administration, rankings, upkeep
 from sluice.history_db.tables.rankings import SORTED_BY
 from sluice.interference.ranking import application_name, refresh
-from sluice.policies.core import NAME_SIZE, name_stem
+from sluice.policies.core import NAME_SIZE
 
 DAY = 86400
-KEY = bytes(range(32))
 
 
 def recent_history(runs: int = 300) -> list[MadeRun]:
@@ -319,20 +316,15 @@ def test_another_format_is_refused(sluice, tmp_path):
     assert ".csv or .parquet" in sluice("export", tmp_path / "runs.xlsx", exit_code=2)
 
 
-@pytest.mark.parametrize("words", ["export x.csv", "export x.parquet", "anonymise x.db"])
-def test_without_room_the_file_of_before_stays(sluice, tmp_path, monkeypatch, words):
+@pytest.mark.parametrize("name", ["x.csv", "x.parquet"])
+def test_without_room_the_file_of_before_stays(sluice, tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
-    verb, name = words.split()
-    keyed = verb == "anonymise"
-    (tmp_path / "site.key").write_bytes(KEY)
-    if not keyed:  # it refuses a file that is there
-        (tmp_path / name).write_text("before")
-    options = ("--key-file", "site.key") if keyed else ()
+    (tmp_path / name).write_text("before")
     with no_file_larger_than(40_000):
-        said = sluice(verb, name, *options, exit_code=1)
+        said = sluice("export", name, exit_code=1)
     assert name in said
     assert "Traceback" not in said
-    assert keyed or (tmp_path / name).read_text() == "before"
+    assert (tmp_path / name).read_text() == "before"
     assert [path.name for path in tmp_path.iterdir() if "draft" in path.name] == []
 
 
@@ -345,81 +337,6 @@ def no_file_larger_than(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-# Sharing
-
-
-@pytest.fixture
-def shared(sluice, tmp_path):
-    (tmp_path / "site.key").write_bytes(KEY)
-    sluice("anonymise", tmp_path / "shared.db", "--key-file", tmp_path / "site.key")
-    return tmp_path / "shared.db"
-
-
-def test_no_name_is_left_anywhere_in_the_file(shared, made):
-    content = shared.read_bytes()
-    names = {"darshan/2025", "/opt/apps", "sbatch --nodes"}
-    for run in made:
-        names |= {run.job.user or "", (run.job.name or "").rstrip("0123456789")}
-    left = [name for name in sorted(names) if len(name) > 4 and name.encode() in content]
-    assert left == []
-    assert not list(shared.parent.glob("*draft*"))
-
-
-def test_what_is_shared_has_the_same_statistics(shared, made):
-    with Store(shared) as store:
-        runs = list(store.runs.runs())
-        refresh(store)
-        top = store.rankings.ranking("write_bytes", since_week=0, most=3)
-    expected = sorted(written(made).values(), reverse=True)[:3]
-    assert [row.write_bytes for row in top] == pytest.approx(expected)
-    assert [run.log.start for run in runs] == sorted(run.log.start or 0 for run in made)
-    first = runs[0].job
-    assert first is not None
-    assert (first.submit_line, first.tasks is None) == (None, False)
-    assert first.user is not None
-    assert first.user.startswith("user-")
-
-
-def test_no_two_applications_become_one():
-    """Applications are told apart by names without numbers, so words have none."""
-    anonymiser = Anonymiser(KEY, name_stem)
-    words = {anonymiser.name(f"{first}{second}") for first in "abcdefgh" for second in "klmnopqr"}
-    assert len({name_stem(word or "") for word in words}) == 64
-
-
-def test_the_same_key_makes_the_same_words_and_another_does_not(sluice, tmp_path, shared):
-    def users(path) -> set[str]:
-        with sqlite3.connect(path) as db:
-            return {row[0] for row in db.execute("SELECT DISTINCT user FROM jobs")}
-
-    sluice("anonymise", tmp_path / "again.db", "--key-file", tmp_path / "site.key")
-    (tmp_path / "other.key").write_bytes(KEY[::-1])
-    sluice("anonymise", tmp_path / "other.db", "--key-file", tmp_path / "other.key")
-    assert users(shared) == users(tmp_path / "again.db")
-    assert not users(shared) & users(tmp_path / "other.db")
-
-
-def test_what_is_not_listed_is_not_in_the_copy(shared):
-    with sqlite3.connect(shared) as db:
-        tables = [row[0] for row in db.execute("SELECT name FROM sqlite_schema WHERE type='table'")]
-        filled = {
-            name
-            for name in tables
-            if db.execute(f'SELECT 1 FROM "{name}"').fetchone()  # noqa: S608 - of the schema
-        }
-    weeks = {"stale_weeks", "uncovered_weeks", "weekly_coverage"}
-    assert filled <= {"logs", "profiles", "jobs", "migrations"} | weeks
-
-
-def test_a_weak_key_or_an_existing_file_is_refused(sluice, tmp_path, shared):
-    (tmp_path / "weak.key").write_bytes(b"secret")
-    said = sluice("anonymise", tmp_path / "x.db", "--key-file", tmp_path / "weak.key", exit_code=1)
-    assert "/dev/urandom" in said
-    assert not (tmp_path / "x.db").exists()
-    said = sluice("anonymise", shared, "--key-file", tmp_path / "site.key", exit_code=1)
-    assert "is there already" in said
 
 
 # Reports
@@ -443,7 +360,3 @@ def test_the_last_reports_are_kept_until_they_are_old(tmp_path, monkeypatch):
         )
         store.upkeep.prune(before=350)
         assert list(store.administration.report_titles()) == [4]
-        store.upkeep.copy_to(tmp_path / "copy.db")
-    with Store(tmp_path / "copy.db") as copy:
-        copy.upkeep.rewrite({})
-        assert not copy.administration.report_titles()

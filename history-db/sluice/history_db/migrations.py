@@ -434,6 +434,14 @@ END
 CREATE TRIGGER decided_after_insert AFTER INSERT ON decisions
 BEGIN INSERT OR IGNORE INTO decided_bundles VALUES (new.bundle);
 END
+
+CREATE TRIGGER audit_keeps_rows BEFORE DELETE ON audit
+BEGIN SELECT RAISE(ABORT, 'rows of the audit stay as they are');
+END
+
+CREATE TRIGGER audit_keeps_values BEFORE UPDATE ON audit
+BEGIN SELECT RAISE(ABORT, 'rows of the audit stay as they are');
+END
 """
 """Statements, with an empty line between two."""
 
@@ -441,19 +449,6 @@ END
 def m001_schema(db: Database) -> None:
     for statement in SCHEMA.split("\n\n"):
         db.execute(statement)
-    seal_audit(db)
-
-
-SEALS = {"audit_keeps_rows": "DELETE", "audit_keeps_values": "UPDATE"}
-
-
-def seal_audit(db: Database) -> None:
-    """Refuse changes of rows; `DROP TRIGGER` is what a copy without names does first."""
-    for name, event in SEALS.items():
-        db.execute(
-            f"CREATE TRIGGER {name} BEFORE {event} ON audit "
-            "BEGIN SELECT RAISE(ABORT, 'rows of the audit stay as they are'); END"
-        )
 
 
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (m001_schema,)

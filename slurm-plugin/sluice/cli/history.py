@@ -247,13 +247,10 @@ def prune(*, older_than: int, vacuum: bool, files: Files, as_json: bool) -> None
 def export(file: Path, *, files: Files) -> None:
     """Write all runs into FILE, one row each: .csv or .parquet.
 
-    A row has the log, the profile and the job. Names are in it: to share it, export an
-    anonymised copy.
+    A row has the log, the profile and the job; names of users, jobs and files are in it.
 
     \b
         sluice history export runs.parquet
-        sluice history anonymise shared.db --key-file site.key
-        sluice history export runs.csv --history shared.db
     """
     from sluice.history_db import export as formats
     from sluice.policies.container import draft_of
@@ -324,40 +321,3 @@ def restore(file: Path, *, files: Files) -> None:
             f"{path} is in use: `systemctl stop sluiced` first, and start it afterwards ({error})"
         ) from error
     click.echo(f"{path}: restored" + (f"; what was there is now {before}" if before else ""))
-
-
-@click.command("anonymise")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option(
-    "--key-file",
-    required=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The site's key: at least 16 random bytes, secret.",
-)
-@files_options
-def anonymise(file: Path, key_file: Path, *, files: Files) -> None:
-    """Write a copy of the history that can be shared into FILE.
-
-    Users, accounts, job and program names, paths, clusters and partitions become words that only
-    the key's owner can make (HMAC-SHA-256); submit lines, decisions, models and bundles are left
-    out. Times, sizes and profiles stay. With the time of a job, it can still be found.
-
-    \b
-        (umask 077; head -c 32 /dev/urandom > site.key)
-        sluice history anonymise shared.db --key-file site.key
-    """
-    from sluice.history_db.export import WeakKeyError, write_anonymised
-    from sluice.policies import core
-    from sluice.policies.container import draft_of
-
-    if file.exists():
-        raise CommandError(f"{file}: is there already; remove it, or name another file")
-    try:
-        with (
-            files.open_history(read_only=True) as store,
-            draft_of(file, mode=0o600) as draft,
-        ):
-            write_anonymised(store, draft, key_file.read_bytes(), core.name_stem)
-    except WeakKeyError as error:
-        raise CommandError(f"{key_file}: {error}") from error
-    click.echo(f"{file}: {bytes_text(file.stat().st_size)}")

@@ -83,12 +83,6 @@ HISTORY = (
     ),
     Verb("backup", "Write a copy of the history to FILE, at any moment.", "history", "backup"),
     Verb("restore", "Put the copy FILE in the history's place.", "history", "restore"),
-    Verb(
-        "anonymise",
-        "Write a copy of the history that can be shared into FILE.",
-        "history",
-        "anonymise",
-    ),
 )
 SITE = (
     Verb("assess", "Say what interference costs this site, from its history.", "site.assess"),

@@ -6,13 +6,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.connection import Tables
-from sluice.history_db.migrations import SEALS, seal_audit
 from sluice.history_db.records import Column, Pruned
 from sluice.history_db.tables.decisions import Decisions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
 
 PAGE = 2000  # rows read at once
@@ -148,44 +146,6 @@ class Upkeep(Tables):
             self._db.sqlite.execute("VACUUM")
             self._db.sqlite.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def copy_to(self, path: Path) -> None:
-        """Write a compact copy; the file must be empty, or not be there yet."""
-        with self._db.named_errors(path):
-            self._db.sqlite.execute("VACUUM INTO ?", [str(path)])
-
-    def rewrite(self, rules: Mapping[str, Mapping[str, Callable[[Any], Any] | None]]) -> None:
-        """Replace values by a function of them (None: by NULL), and empty all other tables.
-
-        rules are functions by column by table. What was there is overwritten in the file.
-        """
-        with self._db.named_errors():
-            self._db.sqlite.execute("PRAGMA secure_delete = 1")
-        with self._db.transaction() as db:
-            for trigger in SEALS:  # this copy has no audit
-                db.execute(f"DROP TRIGGER {trigger}")
-            names = [
-                row[0]
-                for row in db.execute(
-                    "SELECT name FROM sqlite_schema WHERE type = 'table' "
-                    "AND name NOT LIKE 'sqlite_%' AND name != 'migrations' ORDER BY name"
-                )
-            ]
-            for name in names:
-                if name not in rules:
-                    db.execute(f"DELETE FROM {name}")
-            for table, functions in rules.items():
-                for column, function in functions.items():
-                    self._db.sqlite.create_function("changed", 1, function or _nothing)
-                    db.execute(f"UPDATE {table} SET {column} = changed({column})")
-            seal_audit(db)
-            db.execute(  # totals held names, too
-                "INSERT OR IGNORE INTO stale_weeks SELECT DISTINCT start / 604800 FROM logs "
-                "WHERE start IS NOT NULL"
-            )
-        with self._db.named_errors():
-            self._db.sqlite.execute("VACUUM")
-            self._db.sqlite.execute("PRAGMA journal_mode = DELETE")
-
     def flat_runs(self) -> tuple[list[Column], Iterator[list[tuple[Any, ...]]]]:
         """Return columns and pages of rows: log, profile and job of each run in one row."""
         wanted: list[str] = []
@@ -211,7 +171,3 @@ class Upkeep(Tables):
                 return
             last = rows[-1][0]
             yield [row[1:] for row in rows]
-
-
-def _nothing(_: object) -> None:
-    return None
