@@ -40,8 +40,8 @@ void sluice_copy_text (char *dst, size_t size, const char *src);
 
 /*
  * Memory for what decisions look up, from a cache line's start; free() it. NULL: there is
- * none. Much of it comes in huge pages where the kernel has them: a forest is read at
- * hundreds of places a job, and each small page has to be found first.
+ * none. Much of it comes in huge pages where the kernel has them: a table is read at many
+ * places a job, and each small page has to be found first.
  */
 void *sluice_allocate (size_t size);
 

@@ -111,10 +111,10 @@ def _quality(metrics: dict[str, Any]) -> tuple[str, str, str]:
 def bundle_(file: Path, owner: int | None, applications: int, skip: int, *, as_json: bool) -> None:
     """Look into a model bundle.
 
-    The bundle is the one file that `sluice model publish` writes and slurmctld loads: trained
-    trees, what is known of each application, how patterns interfere, and the settings to decide
-    by. A bundle that slurmctld would not load is refused with the reason: the checks are those of
-    the plugin (checksum, bounds of every tree, features, owner and mode).
+    The bundle is the one file that `sluice model publish` writes and slurmctld loads: what is known
+    of each application, how patterns interfere, reviews, and the settings to decide by. A bundle
+    that slurmctld would not load is refused with the reason: the checks are those of the plugin
+    (checksum, bounds, owner and mode).
 
     \b
     Examples:
