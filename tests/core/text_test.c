@@ -4,7 +4,7 @@
 
 #include "check.h"
 #include "config.h"
-#include "request.h"
+#include "job_request.h"
 #include "submission.h"
 #include "vocabulary.h"
 

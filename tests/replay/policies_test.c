@@ -10,8 +10,8 @@
 #include "check.h"
 #include "contended.h"
 #include "engine.h"
+#include "job_request.h"
 #include "policies.h"
-#include "request.h"
 
 enum { JOBS = 200, NODES = 32, MOST_NAMES = 8 };
 

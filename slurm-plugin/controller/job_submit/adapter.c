@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "request.h"
+#include "job_request.h"
 
 /* sbatch and srun have a handful of these; a forged request could have many. */
 enum { MAX_SPANK_ENTRIES = 256 };

@@ -6,8 +6,8 @@
  * Texts may be NULL and are only read, never further than SLUICE_TEXT_LIMIT:
  * a script may have 4 MiB, and the caller may hold slurmctld's locks.
  */
-#ifndef SLUICE_REQUEST_H
-#define SLUICE_REQUEST_H
+#ifndef SLUICE_JOB_REQUEST_H
+#define SLUICE_JOB_REQUEST_H
 
 #include "submission.h"
 

@@ -1,4 +1,4 @@
-#include "request.h"
+#include "job_request.h"
 
 #include <string.h>
 
