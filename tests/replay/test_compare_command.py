@@ -245,7 +245,7 @@ MALFORMED = (
     ("empty", b"", "no job in it"),
     ("not a trace", b"\x89PNG\r\n\x1a\n\0\0", "no column for submit"),
     ("damaged gzip", b"\x1f\x8b\x08\0", "damaged gzip file"),
-    ("other JSON", b'{"jobs": 3}', "not what `sacct --json` prints"),
+    ("JSON", b'{"jobs": 3}', "line 1 field 1 is no number"),
     ("text", b"hello world\nthis is no trace\n", "line 1 field 1 is no number; give a trace"),
     ("CSV without sizes", b"submit,runtime\n1,2\n", 'slots = "TITLE"'),
 )

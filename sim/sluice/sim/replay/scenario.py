@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = """\
 [trace]                     # how to read it; needed only where it does not say so itself
-format = "csv"              # swf, sacct, sacct-json, csv or history
+format = "csv"              # swf, sacct, csv or history
 count = "node"              # or "processor": what to count in accounting
 processors_per_node = 16    # where slots are processors; without: as the trace says, else 1
 kill = true                 # jobs at their limit that really ran beyond it
@@ -109,7 +109,7 @@ BOUNDS = {
     "processors_per_node": (1, 1 << 20),
 }
 CHOICES = {
-    "format": ("swf", "sacct", "sacct-json", "csv", "history"),
+    "format": ("swf", "sacct", "csv", "history"),
     "count": ("node", "processor"),
     "placement": ("chance", "round-robin", "blocks", "create"),
     "sharing": ("fifo", "jobs", "nodes"),

@@ -1,6 +1,6 @@
 """Opens a trace, whatever its format: accounting, CSV, SWF, a history.
 
-Reads Slurm's accounting as a trace: what sacct printed, its JSON, and the history. Tasks of an
+Reads Slurm's accounting as a trace: what sacct printed, and the history. Tasks of an
 array are jobs of their own there; begin times, dependencies and licences are not in it, so a replay
 submits each job at its submission.
 """
@@ -10,16 +10,14 @@ from __future__ import annotations
 import codecs
 import csv
 import gzip
-import json
 import re
 import zlib
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sluice.history_db.errors import HistoryError
-from sluice.history_db.records import Job
 from sluice.history_db.sacct import BrokenLine, SacctError, count_of, parse_sacct
 from sluice.history_db.store import Store
 from sluice.sim.engine import TraceError
@@ -30,6 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from sluice.history_db.records import Job
 
 
 OUTCOMES = {
@@ -144,66 +144,6 @@ def read_sacct(
     except (SacctError, HistoryError) as error:
         raise TraceError(str(error)) from error
     return trace_of_jobs(name, jobs, bad_lines=bad, slot=slot, cluster=cluster)
-
-
-def read_sacct_json(
-    name: str, text: bytes, *, slot: str | None = None, cluster: str | None = None
-) -> Trace:
-    """Read what `sacct --json` printed, of any version since 21.08."""
-    try:
-        document = json.loads(text)
-        rows = document["jobs"]
-        if not isinstance(rows, list):
-            raise TypeError("`jobs` is no list")  # noqa: TRY301 - one handler
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise TraceError(f"{name}: not what `sacct --json` prints ({error!r:.80})") from error
-    jobs: list[Job] = []
-    bad: list[BadLine] = []
-    for number, row in enumerate(rows, start=1):
-        try:
-            jobs.append(_job(row))
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-            bad.append(BadLine(number, f"job {number} of the list: {error!r:.80}"))
-    return trace_of_jobs(name, jobs, bad_lines=bad, slot=slot, cluster=cluster)
-
-
-def _job(row: dict[str, Any]) -> Job:
-    times = row["time"]
-    allocated = {one["type"]: one["count"] for one in row.get("tres", {}).get("allocated", [])}
-    nodes = allocated.get("node") or _json_number(row.get("allocation_nodes"))
-    state = row["state"]["current"]
-    return Job(
-        cluster=row.get("cluster") or "",
-        job_id=int(row["job_id"]),
-        submit=_json_number(times["submission"]) or 0,
-        restarts=_json_number(row.get("restart_cnt")) or 0,
-        name=row.get("name"),
-        user=row.get("user") or None,
-        uid=None,
-        account=row.get("account") or None,
-        partition=row.get("partition") or None,
-        qos=row.get("qos") or None,
-        nodes=nodes or None,
-        tasks=None,
-        cpus=allocated.get("cpu") or _json_number(row.get("required", {}).get("CPUs")) or None,
-        time_limit=_json_number(times.get("limit")),
-        start=_json_number(times.get("start")) or None,
-        end=_json_number(times.get("end")) or None,
-        state=state if isinstance(state, str) else state[0],
-        exit_code=None,
-        submit_line=row.get("submit_line"),
-        script_signature=None,
-        source="sacct",
-    )
-
-
-def _json_number(value: Any) -> int | None:
-    """Return a number; from 23.02 on it comes as {"set": true, "infinite": false, "number": 5}."""
-    if isinstance(value, dict):
-        if not value.get("set") or value.get("infinite"):
-            return None
-        value = value["number"]
-    return None if value is None else int(value)
 
 
 COLUMNS = {
@@ -383,7 +323,7 @@ def _number(word: str | None) -> float:
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
-FORMATS = ("swf", "sacct", "sacct-json", "csv", "history")
+FORMATS = ("swf", "sacct", "csv", "history")
 SQLITE = b"SQLite format 3\0"
 
 
@@ -415,8 +355,6 @@ def read_trace(
         return read_swf(name, text)
     if kind == "csv":
         return read_csv(name, text.decode(errors="replace"), columns or {})
-    if kind == "sacct-json":
-        return read_sacct_json(name, text, slot=slot, cluster=cluster)
     return read_sacct(name, text.decode(errors="replace"), slot=slot, cluster=cluster)
 
 
@@ -446,8 +384,6 @@ def guess(text: bytes) -> str:
         return "history"
     start = text[:4096].lstrip()
     first = start.split(b"\n", 1)[0]
-    if start.startswith(b"{"):
-        return "sacct-json"
     if b"|" in first and b"jobid" in first.lower():
         return "sacct"
     if start.startswith(b";") or (len(first.split()) > 1 and b"," not in first):

@@ -76,9 +76,9 @@ def command(
 ) -> None:
     """Say how a trace of jobs would have been scheduled.
 
-    TRACE is in the Standard Workload Format, what `sacct --parsable2` or `sacct --json` printed,
-    a CSV with a heading, or a history of Sluice; gzipped or not. What is missing or broken in it
-    is repaired by a stated rule or dropped, and counted.
+    TRACE is in the Standard Workload Format, what `sacct --parsable2` printed, a CSV with a
+    heading, or a history of Sluice; gzipped or not. What is missing or broken in it is repaired
+    by a stated rule or dropped, and counted.
 
     Without a policy, I/O is left out. With one, or with an option that says what the jobs write,
     they slow each other on a storage system, and what is lost to that is compared with what could
