@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 HERE = Path(__file__).resolve().parent
 CORE = (HERE / "core", HERE / "files")
 """What decides, and what it decides on and by: requests, bundle, snapshot and sluice.conf."""
-HEADERS = ("record.h", "job_request.h", "control.h", "turns_check.h", "placement.h")
+HEADERS = (
+    "record.h",
+    "job_request.h",
+    "submit_text.h",
+    "control.h",
+    "turns_check.h",
+    "placement.h",
+)
 
 # -ffp-contract=off and -fno-fast-math: a decision has the same bits on every
 # machine, and equals scikit-learn's arithmetic. -fno-trapping-math: nobody looks at

@@ -21,13 +21,6 @@ struct sluice_arguments {
 	double numbers[SLUICE_MAX_NUMBERS];
 };
 
-/* Larger numbers count as this one. */
-extern const double sluice_largest_number;
-
-/* Read them off a submit line of `size` bytes. Its words stand between blanks, as Slurm
- * keeps it: nothing is quoted. */
-void sluice_arguments_of (const char *line, size_t size, struct sluice_arguments *out);
-
 enum sluice_launcher {
 	SLUICE_LAUNCHER_UNKNOWN,
 	SLUICE_LAUNCHER_SBATCH,
@@ -89,10 +82,6 @@ uint32_t sluice_submission_lot (const struct sluice_submission *submission, int6
  */
 void sluice_submission_question (const struct sluice_submission *submission,
 				 struct sluice_submission *out);
-
-/* Hash of the first 16 KiB of a job script without comments, blank lines and
- * trailing blanks; `#SBATCH` lines are comments. 0 for NULL or nothing left. */
-uint64_t sluice_script_signature (const char *script, size_t size);
 
 /* Lower case, each run of digits becomes `#`: `Run_0042` and `run_43` are one
  * application. out holds SLUICE_NAME_SIZE bytes. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "submission.h"
+#include "submit_text.h"
 
 _Static_assert(SLUICE_PROFILE_FIELD_COUNT % 2 == 0,
 	       "neither exponent nor argument_exponent needs to be padded");

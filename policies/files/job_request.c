@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "submit_text.h"
+
 static size_t
 bounded_length (const char *text)
 {

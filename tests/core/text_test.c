@@ -6,6 +6,7 @@
 #include "config.h"
 #include "job_request.h"
 #include "submission.h"
+#include "submit_text.h"
 #include "vocabulary.h"
 
 static void
