@@ -491,6 +491,17 @@ is_enforced (const struct sluice_core_policy *p, uint32_t job)
 	return mode.mode == SLUICE_MODE_ENFORCE;
 }
 
+/* Put a job with tokens among those that wait: without a row it gets none. */
+static void
+let_wait (struct sluice_core_policy *p, uint32_t job)
+{
+	struct sluice_control_job *row = add_row (p, job, profile_of (p, job));
+	if (row)
+		row->state = SLUICE_CONTROL_WAITS;
+	else
+		p->plans[job].tokens.lane_mask = 0;
+}
+
 static void
 submitted (void *self, double now, uint32_t job, struct sluice_choice *choice)
 {
@@ -507,13 +518,8 @@ submitted (void *self, double now, uint32_t job, struct sluice_choice *choice)
 	sluice_tokens_of (p->policy, &p->latest, &p->plans[job].tokens);
 	if (!is_enforced (p, job))
 		p->plans[job].tokens.lane_mask = 0;
-	if (!p->plans[job].tokens.lane_mask)
-		return;
-	struct sluice_control_job *row = add_row (p, job, &p->latest.prediction.profile);
-	if (row)
-		row->state = SLUICE_CONTROL_WAITS;
-	else
-		p->plans[job].tokens.lane_mask = 0;
+	if (p->plans[job].tokens.lane_mask)
+		let_wait (p, job);
 }
 
 /* The job could start now, if it had its tokens: decide on it like sluiced. */
@@ -571,6 +577,8 @@ starting (void *self, double now, uint32_t job, struct sluice_choice *choice)
 	if (other)
 		return;
 	p->made_count = 0;
+	if (plan->tokens.lane_mask && plan->row == NO_ROW)
+		let_wait (p, job); /* it was preempted, and keeps its licences */
 	if (plan->tokens.lane_mask)
 		see_room (p, now, job);
 	if (plan->tokens.lane_mask && !has_tokens (p, &plan->tokens))
