@@ -80,11 +80,12 @@ def test_a_slow_target_of_a_lane_with_blocks_is_told_by_its_number(store):
     probe(store, dict.fromkeys(OSTS, 100.0) | {"OST0000": 25.0, "OST0009": 25.0}, NOW)
     speeds = LaneSpeeds()
     speeds.refresh(store, ON_BLOCKS, NOW)
-    (told,) = speeds.packed_targets()
-    assert told == {"lane": 1, "target": 2, "missing": pytest.approx(0.75)}
+    (told,) = speeds.with_states({})
+    unknown = {"used": 0.0, "capacity": 0.0, "is_closed": 0}
+    assert told == {"lane": 1, "target": 2, "missing": pytest.approx(0.75), **unknown}
     probe(store, {"OST0000": 100.0}, NOW + 60, times=40)
     speeds.refresh(store, ON_BLOCKS, NOW + 60)
-    assert speeds.packed_targets() == []
+    assert speeds.with_states({}) == []
 
 
 def test_targets_have_no_numbers_where_the_site_names_only_some(store):
@@ -93,7 +94,7 @@ def test_targets_have_no_numbers_where_the_site_names_only_some(store):
     some = core.parse_config("test", b"Lane=a Targets=8 Place=blocks\nLaneOsts=a:3-4,0-1,8-9\n")
     speeds.refresh(store, some, NOW)
     assert set(speeds.latest) == {"a"}
-    assert speeds.packed_targets() == []
+    assert speeds.with_states({}) == []
 
 
 def test_a_history_that_fails_leaves_no_slow_target(store):

@@ -177,24 +177,36 @@ def test_a_lane_without_place_has_jobs_on_all_of_it(
     assert sluiced.snapshot().placed() == []
 
 
-SLOW = (1, 6, 15)
-"""Of three of the four blocks."""
-
-
 @pytest.mark.parametrize("sluiced", [" Place=blocks\nLaneOsts=sl0:100-115"], indirect=True)
-def test_a_job_is_put_where_no_target_is_slow(
-    slurm: PrivateSlurm, sluiced: Sluiced, lab_directory: Path
+def test_a_job_is_put_where_no_target_is_slow_full_or_down(
+    slurm: PrivateSlurm, sluiced: Sluiced, lab_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By what the history says of Lustre's targets."""
+    """By what the history and `lfs df` say of Lustre's targets, each of another block."""
+    full, down, slow = 1, 6, 15
+    osts = [f"OST{100 + i:04x}" for i in range(16)]
+    shown = [f"fs-{ost}_UUID 1000 {990 if i == full else 500}" for i, ost in enumerate(osts)]
+    shown = [f"{line} 1 1% /mnt[OST:{i}]" for i, line in enumerate(shown)]
+    shown[down] = f"fs-{osts[down]}_UUID : inactive device"
+    (lab_directory / "df").write_text("\n".join(shown))
+    commands = lab_directory / "commands"
+    commands.mkdir()
+    (commands / "lfs").write_text(f"#!/bin/sh\ncat {lab_directory}/df\n")
+    (commands / "lfs").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{commands}:{os.environ['PATH']}")
     sluiced.stop()
     now = int(time.time())
     with Store(sluiced.history) as store:
         store.interference.add_target_probes(
-            TargetProbe(f"OST{100 + i:04x}", "aw:1M:2", now - k, 25.0 if i in SLOW else 100.0)
-            for i in range(16)
+            TargetProbe(ost, "aw:1M:2", now - k, 25.0 if i == slow else 100.0)
+            for i, ost in enumerate(osts)
             for k in range(5)
         )
     sluiced.start()
     sluiced.wait_until_followed()
+    wait_for(lambda: len(sluiced.snapshot().targets()) == 16)
+    told = sluiced.snapshot().targets()
+    assert [one.target for one in told if one.is_closed] == [down]
+    assert [one.target for one in told if one.missing] == [slow]
+    assert [one.target for one in told if one.used > 900] == [full]
     sluiced.wait_until_loaded()
     assert block_of(slurm, submit(slurm, lab_directory / "slow")) == (8, 4)

@@ -355,6 +355,19 @@ class Lanes:
     def names(self) -> list[str]:
         return [lane.name for lane in self.lanes]
 
+    @property
+    def numbers(self) -> dict[str, tuple[int, int]]:
+        """Lane and number of Lustre's targets on lanes with blocks.
+
+        Known where the site names as many as the lane has.
+        """
+        return {
+            ost: (i, target)
+            for i, lane in enumerate(self.lanes)
+            if lane.has_blocks and len(self.osts.get(lane.name, ())) == lane.targets
+            for target, ost in enumerate(self.osts[lane.name])
+        }
+
 
 def target_speeds(store: Store, lanes: Lanes, now: int) -> list[TargetSpeed]:
     """Judge the lanes, then other targets: those that were probed, and Lustre's."""
@@ -389,16 +402,8 @@ def speeds_of_lanes(
 def slow_targets(
     store: Store, lanes: Lanes, now: int, *, was_slow: Collection[tuple[int, int]] = ()
 ) -> dict[tuple[int, int], float]:
-    """Return the speeds of slow targets of lanes with blocks, by their numbers: lane and target.
-
-    Known of Lustre's, where the site names as many as the lane has.
-    """
-    numbers = {
-        ost: (i, target)
-        for i, lane in enumerate(lanes.lanes)
-        if lane.has_blocks and len(lanes.osts.get(lane.name, ())) == lane.targets
-        for target, ost in enumerate(lanes.osts[lane.name])
-    }
+    """Return the speeds of slow targets of lanes with blocks, by Lanes.numbers."""
+    numbers = lanes.numbers
     judged = _speeds_of_others(store, lanes, now) if numbers else []
     found = {
         numbers[one.target]: one.published_after(was_slow=numbers[one.target] in was_slow)

@@ -60,6 +60,11 @@ class Snapshot:
         count = lib.sluice_snapshot_placed_count(self.handle)
         return [View(lib.sluice_snapshot_placed(self.handle, i)) for i in range(count)]
 
+    def targets(self) -> list[View]:
+        """Return what is seen of single targets."""
+        count = lib.sluice_snapshot_target_count(self.handle)
+        return [View(lib.sluice_snapshot_target(self.handle, i)) for i in range(count)]
+
     def partition(self, name: str) -> View | None:
         """Return a partition; the default one for the empty name."""
         found = lib.sluice_snapshot_partition(self.handle, name.encode())

@@ -28,6 +28,7 @@ from sluice.slurm.audit import Auditor
 from sluice.slurm.children import FEED, LEARN, PAGES, SERVE_DIRECTORY, TURNS, Children
 from sluice.slurm.gates.controller import LEAVE_TIMEOUT, GateKeeper, Seen
 from sluice.slurm.gates.snapshot import LaneSpeeds, Publisher, Settings
+from sluice.slurm.gates.target_states import TargetStates
 from sluice.slurm.metrics import Metrics
 from sluice.slurm.pending_records import Ledger
 from sluice.slurm.plugin_client import PluginClient
@@ -71,6 +72,7 @@ class Daemon:
         self._gatekeeper.restore(self._publisher.latest)
         self._auditor = Auditor(config_path)
         self._lane_speeds = LaneSpeeds()
+        self._target_states = TargetStates()
         self._held_bursts = HeldBurstReader()
         self._queries = QueryServer()
         self._metrics = Metrics()
@@ -120,6 +122,7 @@ class Daemon:
         with self._troubles.about("history"):
             self._keep(now)
         with self._troubles.about("targets"):
+            self._target_states.refresh(self.config)
             if self._store:
                 self._lane_speeds.refresh(self._store, self.config, now)
         if seen is not None:
@@ -171,7 +174,7 @@ class Daemon:
             lanes=self._gatekeeper.lanes(),
             lane_speeds=self._lane_speeds.latest,
             placed=self._gatekeeper.placed(),
-            targets=self._lane_speeds.packed_targets(),
+            targets=self._lane_speeds.with_states(self._target_states.by_number(self.config)),
             is_off=service.is_off(self.config),
             now=seen.now,
         )
@@ -191,6 +194,7 @@ class Daemon:
     def close(self) -> None:
         self._children.end()
         self._drainer.close()
+        self._target_states.close()
         with self._troubles.about("gates"):
             self._gatekeeper.open_all(LEAVE_TIMEOUT)
         self._queue.close()

@@ -20,6 +20,7 @@ from sluice.policies.container import write_atomically
 from sluice.policies.core import CoreError
 from sluice.policies.snapshot import Snapshot, pack_snapshot, packed
 from sluice.slurm import slurm_commands
+from sluice.slurm.gates.target_states import TargetState
 from sluice.slurm.status import log
 
 if TYPE_CHECKING:
@@ -109,11 +110,19 @@ class LaneSpeeds:
             log.info("lane %s is slow no longer", lane)
         self.targets = slow_targets(store, lanes, now, was_slow=slow_before.keys())
 
-    def packed_targets(self) -> list[dict[str, float]]:
+    def with_states(self, states: Mapping[tuple[int, int], TargetState]) -> list[dict[str, float]]:
         """Return what is seen of targets (struct sluice_target)."""
+        unknown = TargetState(0.0, 0.0, is_down=False)
         return [
-            {"lane": lane, "target": target, "missing": 1 - speed}
-            for (lane, target), speed in sorted(self.targets.items())
+            {
+                "lane": number[0],
+                "target": number[1],
+                "missing": 1 - self.targets.get(number, 1.0),
+                "used": states.get(number, unknown).used,
+                "capacity": states.get(number, unknown).capacity,
+                "is_closed": int(states.get(number, unknown).is_down),
+            }
+            for number in sorted(self.targets.keys() | states.keys())
         ]
 
 
