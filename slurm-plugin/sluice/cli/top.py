@@ -18,7 +18,13 @@ from sluice.cli.common import (
     show_json,
     show_table,
 )
-from sluice.slurm.views.formatting import NOTHING, duration_text, rate_text, share_text
+from sluice.slurm.views.formatting import (
+    NOTHING,
+    count_text,
+    duration_text,
+    rate_text,
+    share_text,
+)
 
 Facts = dict[str, Any]
 
@@ -219,5 +225,6 @@ def _covered(facts: Facts) -> str:
         return "Sluice is switched off: no job is held."
     if not facts["agents"]:
         return "No agent reports: rates are expected from earlier runs, or counted by servers."
-    share = f", {share_text(facts['covered'])} of what they write" if facts["covered"] else ""
-    return f"{facts['agents']} agents report writes of jobs in a burst{share}; reads: servers only."
+    share = f" ({share_text(facts['covered'])} of it)" if facts["covered"] else ""
+    agents = count_text(facts["agents"], "agent")
+    return f"Counted by {agents}: what jobs write in bursts{share}. Only servers count reads."

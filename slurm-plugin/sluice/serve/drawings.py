@@ -294,11 +294,10 @@ def chart(
         drawing.write(x(tick), y.start + 17, text, "middle")
     drawing.write(x.end, y.start + 33, x_title, "end")
     for number, curve in enumerate(curves):
-        _chart_curve(drawing, curve, DASHES[number % len(DASHES)], x, y)
         below = y.start + 44 + 16 * number
-        drawing.add(
-            "path", f"curve c{number}", d=f"M46 {below}h30", stroke_dasharray=DASHES[number]
-        )
+        dash = DASHES[number % len(DASHES)]
+        _chart_curve(drawing, curve, dash, x, y)
+        drawing.add("path", "curve", d=f"M46 {below}h30", stroke_dasharray=dash)
         drawing.write(84, below + 4, curve.name)
     return drawing
 
