@@ -10,10 +10,11 @@ from sluice.policies.bundle import Bundle
 from sluice.policies.bundle_writer import pack_bundle
 from sluice.policies.container import write_atomically
 from sluice.policies.core import CLASSES
+from sluice.policies.record import strip
 from sluice.policies.structs import View
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 UNKNOWN_RATE = float(lib.sluice_unknown_rate_spread)
@@ -35,6 +36,25 @@ def slowed_down(pressure: View, speed: float) -> View:
 def overlap(victim: View, other: View, model: View, z: float = 0.0) -> float:
     """Share of the victim's stretched I/O time in which other is active."""
     return float(lib.sluice_overlap(victim.struct, other.struct, model.struct, z))
+
+
+def join_lanes(policy: View, other: View) -> View:
+    """Return the policy with the other's lanes behind its own: whose tokens users may not write."""
+    joined = ffi.new("struct sluice_policy *", policy.struct[0])
+    lib.sluice_policy_join_lanes(joined, other.struct)
+    return View(joined)
+
+
+def strip_request(
+    policy: View, request: Mapping[str, str | int | None]
+) -> dict[str, str | int | None]:
+    """Take lane tokens off what a user asked for (struct sluice_request), as the plugin does."""
+    result = dict(request)
+    for member, for_tasks in (("licenses", False), ("tres_per_task", True)):
+        text = result.get(member)
+        if isinstance(text, str):
+            result[member] = strip(policy, text, for_tasks=for_tasks).text or None
+    return result
 
 
 @dataclass(frozen=True, slots=True)

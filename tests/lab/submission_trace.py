@@ -2,8 +2,10 @@
 
 import json
 
+from core_calls import join_lanes, strip_request
+
 from sluice.policies import core
-from sluice.policies.record import MAX_LANES, Situation, decide, join_lanes, strip_request
+from sluice.policies.record import MAX_LANES, Situation, decide
 
 PLENTY = (1_000_000,) * MAX_LANES
 """As if slurm.conf defined every token."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import slurm_licenses
+from core_calls import join_lanes
 from core_cases import (
     FLUSHING,
     NOW,
@@ -488,19 +489,17 @@ def test_the_snapshot_says_who_holds_what():
 
 
 def test_lanes_of_two_policies_are_joined_in_order_and_once_each():
-    joined = record.join_lanes(TWO_LANES, policy("Lane=aaa Targets=1\nLane=sl1 Targets=1\n"))
+    joined = join_lanes(TWO_LANES, policy("Lane=aaa Targets=1\nLane=sl1 Targets=1\n"))
     assert [lane.name for lane in joined.lanes] == ["sl0", "sl1", "aaa"]
-    assert [lane.name for lane in record.join_lanes(UNDIVIDED, TWO_LANES).lanes] == [
+    assert [lane.name for lane in join_lanes(UNDIVIDED, TWO_LANES).lanes] == [
         "all", "sl0", "sl1",
     ]  # fmt: skip
-    assert [lane.name for lane in record.join_lanes(UNDIVIDED, UNDIVIDED).lanes] == ["all"]
+    assert [lane.name for lane in join_lanes(UNDIVIDED, UNDIVIDED).lanes] == ["all"]
 
 
 def test_lanes_are_joined_as_far_as_there_is_room():
     many = policy("".join(f"Lane=m{i} Targets=1\n" for i in range(16)))
-    assert [lane.name for lane in record.join_lanes(many, TWO_LANES).lanes] == [
-        f"m{i}" for i in range(16)
-    ]
+    assert [lane.name for lane in join_lanes(many, TWO_LANES).lanes] == [f"m{i}" for i in range(16)]
 
 
 # Turns

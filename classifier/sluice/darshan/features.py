@@ -54,7 +54,6 @@ UNSEEN_COVERAGE: float = lib.sluice_unseen_coverage
 SILENT_COVERAGE: float = lib.sluice_silent_coverage
 BLIND_COVERAGE: float = lib.sluice_blind_coverage
 ABOVE_COVERAGE: float = lib.sluice_above_coverage
-ENOUGH: float = lib.sluice_enough_coverage
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,25 +84,6 @@ def strip(
     return Stripped(result, stripped.items, stripped.lanes)
 
 
-def join_lanes(policy: View, other: View) -> View:
-    """Return the policy with the other's lanes behind its own: whose tokens users may not write."""
-    joined = ffi.new("struct sluice_policy *", policy.struct[0])
-    lib.sluice_policy_join_lanes(joined, other.struct)
-    return View(joined)
-
-
-def strip_request(
-    policy: View, request: Mapping[str, str | int | None]
-) -> dict[str, str | int | None]:
-    """Take lane tokens off what a user asked for (struct sluice_request), as the plugin does."""
-    result = dict(request)
-    for member, for_tasks in (("licenses", False), ("tres_per_task", True)):
-        text = result.get(member)
-        if isinstance(text, str):
-            result[member] = strip(policy, text, for_tasks=for_tasks).text or None
-    return result
-
-
 def _struct(tokens: Tokens) -> Any:
     return new("struct sluice_tokens", {"klass": tokens.klass, "lane_mask": tokens.lane_mask})
 
