@@ -174,7 +174,6 @@ def test_what_users_cannot_be_told_says_so(sluiced, slurm):
         ["history", "top", "writers"],
         ["site", "targets"],
         ["model", "list"],
-        ["model", "diff"],
         ["model", "publish"],
         ["audit"],
         ["review", "list", "--all"],
