@@ -14,7 +14,9 @@ from history_rows import a_job, a_log, a_profile
 
 from sluice.cli.main import main
 from sluice.history_db.store import Store
+from sluice.policies import core
 from sluice.slurm.views.recommendation import lever_advice, verdict
+from sluice.slurm.views.report import benefit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,6 +131,20 @@ def test_assess_and_report_advise_the_same(answers):
     assert lost == pytest.approx(answers.assess["lost"])
     (text,) = {answers.report["advice"]["text"], answers.assess["advice"]["text"]}
     assert text[1:] in answers.texts[1]
+
+
+def test_the_page_and_prometheus_are_told_what_the_report_says_it_brings(tmp_path):
+    history, conf = tmp_path / "history.db", tmp_path / "sluice.conf"
+    decided(history)
+    conf.write_text(f"Mode=observe\nBundle={tmp_path}/none.bundle\n")
+    of_site = ("--config", str(conf), "--history", str(history), "--draws", "1")
+    report = json.loads(run("report", *of_site, "--json"))
+    times = {"month": report["since"], "day": report["until"]}
+    with Store(history, read_only=True) as store:
+        found = benefit(store, core.read_config(conf), times)
+    assert found["month"] == pytest.approx(report["benefit"])
+    assert report["benefit"]["predicted_node_hours"] > 0
+    assert set(found["day"].values()) == {0.0}
 
 
 def test_the_verdict_follows_from_what_the_levers_bring(answers):
