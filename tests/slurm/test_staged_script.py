@@ -23,7 +23,7 @@ cp -a "$LOCAL" "$TMPDIR/expected"
 
 def script(program_lines: str) -> str:
     text = GUIDE.read_text()
-    found = re.search(r"## In a job script\n\n```\n(.*?)```", text, re.DOTALL)
+    found = re.search(r"## In a job script, [^\n]*\n\n```\n(.*?)```", text, re.DOTALL)
     assert found
     assert found[1].count('./program --output "$LOCAL"\n') == 1
     return "#!/bin/bash\n" + found[1].replace('./program --output "$LOCAL"\n', program_lines)

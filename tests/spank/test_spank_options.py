@@ -7,7 +7,7 @@ from spank_lab import Lab
 
 pytestmark = pytest.mark.slurm
 
-OPTIONS = ("--io-dir=", "--io-turns", "--no-sluice")
+OPTIONS = ("--io-dir=", "--io-turns", "--io-stage", "--no-sluice")
 PREFIX = "_SLURM_SPANK_OPTION_sluice_"
 
 

@@ -193,6 +193,7 @@ def test_the_plugin_exports_only_what_slurm_looks_up() -> None:
         "plugin_version",
         "slurm_spank_init",
         "slurm_spank_init_post_opt",
+        "slurm_spank_job_epilog",
         "slurm_spank_local_user_init",
         "slurm_spank_task_exit",
         "slurm_spank_task_init",

@@ -134,6 +134,15 @@ def test_a_destination_that_was_removed_is_not_called_drained(work):
     assert f"1 name is only in {work.source}" in said
 
 
+def test_a_destination_that_was_renamed_is_not_called_drained(work):
+    work.start()
+    wait_for(work.journal.exists)
+    work.destination.rename(work.destination.with_name("away"))
+    (work.source / "file").write_bytes(b"x")
+    assert work.end()[0] == 1
+    assert (work.source / "file").read_bytes() == b"x"
+
+
 def test_a_file_that_stays_open_is_told_and_stays(work):
     work.start("--patience", "1")
     with (work.source / "open").open("wb") as file:

@@ -47,7 +47,7 @@ typedef struct outcome as_user_work (const void *argument);
  */
 
 /* Where the child writes its outcome: in one piece, never torn. */
-enum { REPORT_FD = 3 };
+enum { REPORT_FD = PROCESS_FD };
 
 static struct outcome
 outcome_of (int stage, int error)
@@ -79,8 +79,8 @@ block_only (const sigset_t *blocked)
 	sigprocmask (SIG_SETMASK, blocked, NULL);
 }
 
-static int
-detach (int report)
+int
+process_detach (int report)
 {
 	sigset_t none;
 
@@ -109,8 +109,8 @@ detach (int report)
 
 /* Slurm has set the effective ids and the groups; real and saved ids, which could
  * bring root back, go for good. */
-static int
-become (uid_t uid)
+int
+process_become (uid_t uid)
 {
 	uid_t real, effective, saved;
 	gid_t gid = getegid ();
@@ -171,9 +171,9 @@ run_child (int report, uid_t uid, as_user_work *work, const void *argument)
 {
 	struct outcome outcome;
 
-	if (detach (report) < 0)
+	if (process_detach (report) < 0)
 		outcome = outcome_of (AS_USER_PREPARE, errno);
-	else if (become (uid) < 0)
+	else if (process_become (uid) < 0)
 		outcome = outcome_of (AS_USER_IDENTITY, errno);
 	else
 		outcome = work (argument);
@@ -406,7 +406,7 @@ follow (int report, const struct directory_following *following)
 	struct pollfd end = { .fd = REPORT_FD, .events = POLLIN };
 	struct stat found;
 
-	if (detach (report) < 0 || become (following->uid) < 0)
+	if (process_detach (report) < 0 || process_become (following->uid) < 0)
 		return;
 	int fd = open_directory (AT_FDCWD, following->path, &found);
 	if (fd < 0 || found.st_uid != following->uid)

@@ -51,4 +51,11 @@ struct directory_following {
  * or a command fails. -1: there is none. */
 int directory_follow (const struct directory_following *following);
 
+/* In a child that has nothing of its host: only this descriptor stays open, as PROCESS_FD,
+ * and is closed by an exec. -1 with errno. */
+enum { PROCESS_FD = 3 };
+int process_detach (int descriptor);
+/* Slurm has set the effective ids and the groups: the others, for good. -1: it cannot. */
+int process_become (uid_t uid);
+
 #endif

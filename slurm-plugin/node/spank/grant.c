@@ -26,7 +26,7 @@ report (const char *format, ...)
 	va_start (arguments, format);
 	vsnprintf (text, sizeof text, format, arguments);
 	va_end (arguments);
-	if (spank_context () == S_CTX_REMOTE)
+	if (spank_context () == S_CTX_REMOTE || spank_context () == S_CTX_JOB_SCRIPT)
 		slurm_info ("sluice: %s", text);
 	else
 		slurm_verbose ("sluice: %s", text);

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 /* Only from slurm_spank_init. */
-void options_register (spank_t spank);
+void options_register (spank_t spank, int argc, char **argv);
 
 /* Whether --no-sluice was given. Only from local_user_init, init_post_opt of slurmstepd and
  * user_init. */
@@ -29,6 +29,10 @@ int options_io_place (spank_t spank);
 enum options_turns { OPTIONS_TURNS_NOT_SAID, OPTIONS_TURNS_YES, OPTIONS_TURNS_NO };
 /* What --io-turns says. Only from init_post_opt of slurmstepd and user_init. */
 enum options_turns options_io_turns (spank_t spank);
+
+enum options_stage { OPTIONS_STAGE_NO, OPTIONS_STAGE_YES, OPTIONS_STAGE_KEEP };
+/* What --io-stage says. Only from init_post_opt of slurmstepd and user_init. */
+enum options_stage options_io_stage (spank_t spank);
 
 /* The value of --io-dir as it was given, for io_dir_parse, or NULL. Only from
  * local_user_init and user_init. */

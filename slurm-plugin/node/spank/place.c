@@ -11,6 +11,7 @@
 #include "options.h"
 #include "page.h"
 #include "settings.h"
+#include "stage.h"
 
 #define LOAD(member, order) __atomic_load_n (&(member), order)
 
@@ -147,8 +148,10 @@ place_start (spank_t spank, int argc, char **argv, int words_fd)
 	settings_read (argc, argv, &settings, keep_quiet);
 	if (spank_getenv (spank, grant_names[GRANT_LANE], name, sizeof name)
 		!= ESPANK_SUCCESS
-	    || spank_getenv (spank, grant_names[GRANT_DIR], path, sizeof path)
-		   != ESPANK_SUCCESS
+	    || (spank_getenv (spank, STAGED_TO_VARIABLE, path, sizeof path)
+		    != ESPANK_SUCCESS
+		&& spank_getenv (spank, grant_names[GRANT_DIR], path, sizeof path)
+		       != ESPANK_SUCCESS)
 	    || !(f.lane = lane_named (&settings, name)))
 		return;
 	void *words = mmap (NULL, sizeof *f.words, PROT_READ, MAP_SHARED, words_fd, 0);

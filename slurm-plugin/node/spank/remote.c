@@ -22,6 +22,7 @@
 #include "options.h"
 #include "place.h"
 #include "preload.h"
+#include "stage.h"
 #include "turns.h"
 
 /* Of the batch script's job, from init_post_opt to user_init; job_id 0: nothing is
@@ -71,6 +72,8 @@ remote_init_post_opt (spank_t spank, int argc, char **argv)
 
 	if (is_batch)
 		ask (spank);
+	if (is_batch && !options_no_sluice (spank))
+		stage_prepare (spank, argc, argv, &holding);
 	if (!is_extern_step (spank))
 		turns_register (spank, argc, argv, is_batch ? &holding : NULL);
 }
@@ -102,6 +105,7 @@ remove_variables (spank_t spank)
 {
 	for (int i = 0; i < GRANT_VARIABLES; i++)
 		spank_unsetenv (spank, grant_names[i]);
+	spank_unsetenv (spank, STAGED_TO_VARIABLE);
 }
 
 /* SLURM_JOB_ID names the leader in all components of a heterogeneous job, as does
@@ -125,10 +129,11 @@ take_up_script (spank_t spank, int argc, char **argv)
 
 	if (result == GRANT_UNPLACED)
 		unplaced = holding.job_id;
-	if (result == GRANT_OBTAINED)
+	remove_variables (spank);
+	if (result == GRANT_OBTAINED) {
+		stage_start (spank, argc, argv, grant.values[GRANT_DIR]);
 		set_variables (spank, &grant);
-	else
-		remove_variables (spank);
+	}
 }
 
 /* What srun says may be forged: by the job's own user (holding_give_up). */

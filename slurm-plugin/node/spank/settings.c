@@ -343,7 +343,12 @@ io_dir_parse (const char *text, uint32_t job_id, char out[IO_DIR_SIZE])
 	return 0;
 }
 
-enum { DEFAULT_TIMEOUT_S = 10, MAX_TIMEOUT_S = 600, MAX_TARGETS = 1000000 };
+enum {
+	DEFAULT_TIMEOUT_S = 10,
+	MAX_TIMEOUT_S = 600,
+	MAX_TARGETS = 1000000,
+	MAX_BOUND_S = 604800
+};
 
 /* A whole number from 1 to high, decimal digits only. */
 static int
@@ -505,6 +510,32 @@ parse_place (const char *text, struct settings *settings, struct sluice_error *e
 	return 0;
 }
 
+/* RATE 0: any. */
+static int
+parse_stage (const char *text, struct settings *settings, struct sluice_error *err)
+{
+	char path[SETTINGS_PATH_SIZE], rate[24] = "0", bound[16] = "3600", *end;
+	int is_whole = take_field (&text, path, sizeof path) == 0
+		       && (!text || take_field (&text, rate, sizeof rate) == 0)
+		       && (!text || take_field (&text, bound, sizeof bound) == 0) && !text;
+
+	uint64_t bytes = strtoull (rate, &end, 10);
+	if (!is_whole || rate[0] < '0' || rate[0] > '9' || *end
+	    || parse_count (bound, MAX_BOUND_S, &settings->stage_bound_s) < 0)
+		return sluice_fail (err,
+				    "write stage=DIR[:RATE[:BOUND]], with bytes a second "
+				    "and at most %d seconds",
+				    MAX_BOUND_S);
+	settings->stage_rate = bytes;
+	return parse_path (path, settings->stage, err);
+}
+
+static int
+parse_drain (const char *text, struct settings *settings, struct sluice_error *err)
+{
+	return parse_path (text, settings->drain, err);
+}
+
 static int
 parse_timeout (const char *text, struct settings *settings, struct sluice_error *err)
 {
@@ -523,6 +554,7 @@ static const struct {
 	{ "backend=", parse_backend },	 { "lane=", parse_lane },
 	{ "command=", parse_command },	 { "turns=", parse_turns },
 	{ "turns_on=", parse_turns_on }, { "turns_socket=", parse_turns_socket },
+	{ "stage=", parse_stage },	 { "drain=", parse_drain },
 	{ "place=", parse_place },	 { "timeout=", parse_timeout },
 };
 
@@ -536,7 +568,7 @@ parse_argument (const char *argument, struct settings *settings, struct sluice_e
 	}
 	return sluice_fail (err,
 			    "unknown: use backend=, lane=, command=, turns=, turns_on=, "
-			    "turns_socket=, place= or timeout=");
+			    "turns_socket=, place=, stage=, drain= or timeout=");
 }
 
 /* A lane whose placement and backend do not fit is taken out: a directory that
@@ -567,6 +599,7 @@ settings_read (int argc, char **argv, struct settings *settings,
 	memset (settings, 0, sizeof *settings);
 	settings->backend = backend_named ("directory");
 	settings->timeout_s = DEFAULT_TIMEOUT_S;
+	sluice_copy_text (settings->drain, sizeof settings->drain, "/usr/bin/sluice-drain");
 	for (int i = 0; i < argc; i++)
 		if (parse_argument (argv[i], settings, &err) < 0)
 			complain (argv[i], err.text);

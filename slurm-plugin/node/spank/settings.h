@@ -15,6 +15,9 @@
  *   turns_socket=PATH   where the node's agent listens, if not in its usual place
  *   place=all           new files of every job go where no burst is under way, as with
  *                       --io-place
+ *   stage=DIR[:RATE[:BOUND]]  where jobs with --io-stage write on the node; each drains at
+ *                       most RATE bytes a second, and at most BOUND seconds at its end
+ *   drain=PATH          sluice-drain, if not in its usual place
  *   timeout=SECONDS   how long that command may take, 1 to 600, 10 by default
  *
  * An argument that makes no sense is left out and reported; the rest counts.
@@ -69,6 +72,11 @@ struct settings {
 	char turns_on[SETTINGS_FILE_SYSTEMS][SETTINGS_PATH_SIZE];
 	uint32_t turns_on_count;
 	int places_all;
+	/* Where staged jobs write on the node; empty: none is staged. */
+	char stage[SETTINGS_PATH_SIZE];
+	uint64_t stage_rate;		/* bytes a second of one drain; 0: any */
+	uint32_t stage_bound_s;		/* how long a job's end may take at most */
+	char drain[SETTINGS_PATH_SIZE]; /* sluice-drain */
 	uint32_t timeout_s;
 	uint32_t lane_count;
 	struct lane lanes[SLUICE_MAX_LANES];

@@ -23,14 +23,17 @@
  *                        task_post_fork    takes the tokens off a job that has no
  *                                          directory
  *                        task_exit         ends that, with the step's last task
+ *   slurmd               job_epilog        waits until what a job wrote on the node is
+ *                                          where it belongs (stage.c)
  *
  * We fail open: whatever is wrong, the job runs as it would without Sluice, with
  * neither directory nor variables, and the reason goes to a log. Every hook
- * returns success: from 25.05 anything else counts as an error. Nothing is done
- * in slurmd, job_prolog or job_epilog, where an error would drain the node.
+ * returns success: from 25.05 anything else counts as an error, and in job_epilog
+ * an error would drain the node. There, a job that was not staged costs one open().
  */
 #include "contexts.h"
 #include "options.h"
+#include "stage.h"
 
 #define EXPORT __attribute__ ((visibility ("default")))
 
@@ -38,20 +41,18 @@ EXPORT extern const char plugin_name[], plugin_type[];
 EXPORT extern const unsigned int plugin_version, spank_plugin_version;
 EXPORT extern spank_f slurm_spank_init, slurm_spank_init_post_opt,
     slurm_spank_local_user_init, slurm_spank_user_init, slurm_spank_task_init,
-    slurm_spank_task_post_fork, slurm_spank_task_exit;
+    slurm_spank_task_post_fork, slurm_spank_task_exit, slurm_spank_job_epilog;
 
 SPANK_PLUGIN (sluice, 1)
 
 int
 slurm_spank_init (spank_t spank, int argc, char **argv)
 {
-	(void)argc;
-	(void)argv;
 	switch (spank_context ()) {
 	case S_CTX_LOCAL:
 	case S_CTX_ALLOCATOR:
 	case S_CTX_REMOTE:
-		options_register (spank);
+		options_register (spank, argc, argv);
 		break;
 	default:
 		break;
@@ -125,5 +126,12 @@ slurm_spank_task_exit (spank_t spank, int argc, char **argv)
 	(void)argc;
 	(void)argv;
 	remote_task_exit ();
+	return ESPANK_SUCCESS;
+}
+
+int
+slurm_spank_job_epilog (spank_t spank, int argc, char **argv)
+{
+	stage_end (spank, argc, argv);
 	return ESPANK_SUCCESS;
 }

@@ -232,6 +232,16 @@ is_drained (struct drain *drain)
 	return !drain->queue.ready.first && !drain->queue.late.first;
 }
 
+/* A directory that was renamed takes the files along, and nothing is where it was said. */
+static int
+is_in_place (const struct drain *drain)
+{
+	struct stat found;
+	return stat (drain->to_path, &found) == 0
+	       && found.st_ino == drain->destination.st_ino
+	       && found.st_dev == drain->destination.st_dev;
+}
+
 static void
 rest (struct drain *drain, int64_t now)
 {
@@ -293,7 +303,7 @@ run (struct drain *drain, const char *roots)
 		keep_journal_short (drain, roots);
 		int is_empty = !drain->queue.ready.first && !drain->queue.late.first;
 		if (drain->is_ending && is_empty && is_drained (drain))
-			return ending_directories (drain);
+			return is_in_place (drain) ? ending_directories (drain) : ENOENT;
 		if (drain->is_ending && is_hopeless (drain, now))
 			break;
 		rest (drain, now);
