@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
@@ -292,7 +293,18 @@ print(len(votes), "rows by", len(forest.roots), "trees")
 """
 
 
-def test_the_recipe_for_spack_is_python():
-    """No Spack is here: nothing but its syntax can be checked."""
-    recipe = PACKAGING / "spack/packages/sluice/package.py"
-    assert compile(recipe.read_text(), recipe, "exec")
+@pytest.mark.parametrize(
+    "recipe",
+    ["spack/packages/sluice/package.py", "easybuild/Sluice-0.1.0-GCCcore-13.2.0.eb"],
+)
+def test_the_recipes_for_spack_and_easybuild_are_python(recipe):
+    """Neither is here: nothing but their syntax can be checked."""
+    assert compile((PACKAGING / recipe).read_text(), recipe, "exec")
+
+
+def test_recipe_and_citation_are_of_this_version():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    (recipe,) = (PACKAGING / "easybuild").iterdir()
+    assert f"\nversion = '{version}'\n" in recipe.read_text()
+    assert recipe.name.startswith(f"Sluice-{version}-")
