@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gains import KTH
 from mean_field import MeanField
-from turns_gains import CELLS, HALVES, answers, held_of_short_bursts
+from turns_gains import CELLS, HALVES, answers, held_of_short_bursts, lost_by_nudge
 from watched_turns import watcher
 
 from sluice.sim import engine
@@ -367,13 +367,13 @@ Draws are seeded, so that chance does not decide."""
 MOST_WAIT = 0.01
 MOST_TWICE = 0.003
 WORST = -0.03
-"""Share of the bound: no draw does worse."""
+"""Share of the bound, or of the loss: no draw does worse."""
 ORDERED = ("turns", "turns, as real", *HALVES)
 LOSES = {
-    ("64 nodes, first come", HALVES[0]): "-0.09: chance, +0.04 where draws are averaged",
-    ("64 nodes, first come", HALVES[1]): "-0.14, -0.05 averaged: who is not seen takes the room",
+    ("256 nodes, first come", HALVES[0]): "-0.16 in one draw of 20, which is not chance",
+    ("64 nodes, first come", HALVES[1]): "-0.05: jobs that are not seen take the room",
 }
-"""Where one does: by how much, and what of it is chance (docs/evidence/turns.md)."""
+"""Where one does, by how much (docs/evidence/turns.md)."""
 
 
 def asked(cell, what):
@@ -422,7 +422,18 @@ def worst_of(cell, what):
     ("cell", "what"), [worst_of(cell, what) for cell in CELLS for what in ORDERED]
 )
 def test_no_draw_is_worse_than_plain_slurm(cell, what):
-    assert min(one["share"] for one in found(cell, what)) >= WORST
+    """Beyond chance, which moves single draws by more than WORST (docs/evidence/turns.md).
+
+    One that is worse is asked again, with jobs submitted up to 5 s later, and may not be worse by
+    three standard errors: of a hundred that are worse by chance, one fails.
+    """
+    for repetition, one in enumerate(found(cell, what)):
+        if one["share"] < WORST:
+            lost = lost_by_nudge(cell, (what,), repetition)
+            plain = lost["none"].mean()
+            harm = (lost[what] - lost["none"]) / plain
+            error = harm.std(ddof=1) / math.sqrt(len(harm))
+            assert harm.mean() - 3 * error <= -WORST, repetition
 
 
 @pytest.mark.acceptance

@@ -193,20 +193,25 @@ def nudged(draw, number):
     return replace(draw, replayable=replace(draw.replayable, workload=workload))
 
 
+def lost_by_nudge(cell, asked, repetition):
+    """Return what plain Slurm and each policy lose in one draw, by nudge of it."""
+    lost = {what: np.zeros(NUDGES) for what in ("none", *asked)}
+    trace, sharing = CELLS[cell]
+    (storage,) = {ASKED[what][1] for what in asked}
+    draw = replace(TRACES[trace], sharing=sharing, storage=storage).draw(repetition)
+    for number in range(NUDGES):
+        moved = nudged(draw, number)
+        for what, found in lost.items():
+            policy, _, options = ASKED.get(what, (what, (), {}))
+            outcomes = _replayed(moved, policy, replace(moved.options, **options))
+            found[number] = outcomes.lost_slot_seconds.sum()
+    return lost
+
+
 def chance(cell, asked, draws):
     """Return what plain Slurm and each policy lose, by draw and by nudge of it."""
-    lost = {what: np.zeros((draws, NUDGES)) for what in ("none", *asked)}
-    trace, sharing = CELLS[cell]
-    for repetition in range(draws):
-        experiment = replace(TRACES[trace], sharing=sharing, storage=VARYING)
-        draw = experiment.draw(repetition)
-        for number in range(NUDGES):
-            moved = nudged(draw, number)
-            for what, found in lost.items():
-                policy, _, options = ASKED.get(what, (what, (), {}))
-                outcomes = _replayed(moved, policy, replace(moved.options, **options))
-                found[repetition, number] = outcomes.lost_slot_seconds.sum()
-    return lost
+    by_draw = [lost_by_nudge(cell, asked, repetition) for repetition in range(draws)]
+    return {what: np.stack([lost[what] for lost in by_draw]) for what in ("none", *asked)}
 
 
 def show_chance(cell, asked, draws):
