@@ -184,9 +184,9 @@ def main() -> None:
         write("turns_frames", name, acts)
     for name, journal in JOURNALS.items():
         write("drain_journal", name, journal)
-    bundle = made_model.bundle(applications=3, trees=4, jobs=24)
+    bundle = made_model.bundle(applications=3)
     write("bundle", "small", bundle)
-    write("bundle", "no-applications", made_model.bundle(applications=0, trees=2, jobs=12))
+    write("bundle", "no-applications", made_model.bundle(applications=0))
     write("bundle", "version", made_model.with_version(bundle, 1))
     write("bundle", "truncated", bundle[: len(bundle) // 2])
     holders = [{"job_id": 100 + i, "klass": "stream", "lane_mask": 1} for i in range(3)]
