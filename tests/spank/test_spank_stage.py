@@ -142,8 +142,12 @@ def test_a_job_is_completing_until_all_is_there_and_afterok_waits(lab):
     lab.wait_for(lambda: "f" in after.read_text().split(), timeout=120)
 
 
-def test_a_drainer_that_is_killed_is_started_again_by_the_epilog(lab):
-    job, output = submit(lab, f"{WRITE}; pkill -9 -f '^{lab.place}/sluice-drain'")
+@pytest.mark.parametrize("how", ["KILL", "TERM"])
+def test_a_drainer_that_ends_before_its_job_is_started_again_by_the_epilog(lab, how):
+    """Also where it ended well, and the job went on."""
+    drain = f"'^{lab.place}/sluice-drain'"
+    gone = f"pkill -{how} -f {drain}; while pgrep -f {drain} > /dev/null; do sleep 0.1; done"
+    job, output = submit(lab, f"touch $SLUICE_DIR/first; {gone}; {WRITE}")
     end(lab, job)
     assert has_all(variable(output, "SLUICE_STAGED_TO"))
     assert list((lab.place / "local").iterdir()) == []
@@ -163,6 +167,17 @@ def test_what_a_job_wrote_is_there_when_it_was_ended_from_outside(lab, how):
     lab.wait_for(lambda: not list((lab.place / "local").iterdir()), timeout=60)
     assert has_all(there)
     lab.slurm.run("scancel", str(job))
+
+
+def test_files_stay_where_nothing_tells_any_more_where_they_go(lab):
+    job, _ = submit(
+        lab, f"pkill -9 -f '^{lab.place}/sluice-drain'; rm $SLUICE_DIR/../state/to; {WRITE}"
+    )
+    end(lab, job)
+    kept = lab.place / "local" / str(job)
+    lab.wait_for(lambda: f"job {job}: files are only in {kept}/data" in lab.node_log())
+    assert has_all(kept / "data")
+    shutil.rmtree(kept)
 
 
 def test_what_cannot_be_drained_stays_and_the_log_says_where(lab):

@@ -154,8 +154,8 @@ struct start {
 	const char *const *words;
 };
 
-/* Its status is known to job_epilog by a file; so is its number. */
-#define RUN "\"$0\" \"$@\" 2>> said & echo $! > pid; wait $!; echo $? > status"
+/* Its number is known to job_epilog by a file. */
+#define RUN "echo $$ > pid; exec \"$0\" \"$@\" 2>> said"
 
 static int
 write_file (const char *name, const char *text)

@@ -127,7 +127,7 @@ execute (const struct settings *settings, const char *path, const char *to)
 	_exit (127);
 }
 
-/* A drainer that was killed goes on by its journal. 0: all is drained. */
+/* It goes on by the journal of the one before. 0: all is drained. */
 static int
 drain_again (const struct settings *settings, const char *path, const char *to,
 	     int64_t deadline)
@@ -141,24 +141,15 @@ drain_again (const struct settings *settings, const char *path, const char *to,
 	return WIFEXITED (status) && WEXITSTATUS (status) == 0 ? 0 : -1;
 }
 
+/* One more looks at all of it: the first may have ended before the job did. */
 static int
-end_drainer (const struct settings *settings, const char *path, int64_t deadline)
+end_drainer (const struct settings *settings, const char *path, const char *to,
+	     int64_t deadline)
 {
-	char to[IO_DIR_SIZE];
-
-	/* the job never began: rmdir tells whether anything is there */
-	if (read_destination (to) < 0)
-		return 0;
 	while (now_s () < deadline) {
-		if (is_at_work ()) {
+		if (is_at_work ())
 			tell_drainer (SIGTERM);
-			nap ();
-			continue;
-		}
-		for (int i = 0; i < 20 && number_in ("state/status") < 0; i++)
-			nap ();
-		if (number_in ("state/status") == 0
-		    || drain_again (settings, path, to, deadline) == 0)
+		else if (drain_again (settings, path, to, deadline) == 0)
 			return 0;
 		nap ();
 	}
@@ -186,8 +177,13 @@ finish (const struct settings *settings, const char *path)
 {
 	int64_t deadline = now_s () + settings->stage_bound_s;
 	struct stat keep;
+	char to[IO_DIR_SIZE];
 
-	if (end_drainer (settings, path, deadline) < 0)
+	/* the job never began, or nothing tells where its files go: rmdir finds whether
+	 * there are any */
+	if (read_destination (to) < 0)
+		return STAGE_DRAINED;
+	if (end_drainer (settings, path, to, deadline) < 0)
 		return STAGE_LEFT;
 	if (lstat ("state/keep", &keep) == 0)
 		return STAGE_KEPT;
