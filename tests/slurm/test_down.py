@@ -52,8 +52,7 @@ def config(plain: PrivateSlurm) -> Path:
     folder = plain.directory.parent / "site"
     folder.mkdir(exist_ok=True)
     files = {
-        key: folder / key.lower()
-        for key in ("History", "Bundle", "Snapshot", "Socket", "OffFile", "Reviews")
+        key: folder / key.lower() for key in ("History", "Bundle", "Snapshot", "Socket", "OffFile")
     }
     Store(files["History"], create=True).close()
     path = folder / "sluice.conf"
