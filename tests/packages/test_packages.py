@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,6 +25,10 @@ BUILDS = (
     *("furo", "python3-myst-parser", "python3-sphinx"),
 )
 SLURM = ("slurmctld", "slurmd", "slurm-client", "munge", "mount")  # mount: to enter the root
+REQUIRED = (
+    *("libdeflate0", "python3-cffi-backend", "python3-click", "python3-numpy", "python3-rich"),
+    *("python3-scipy", "python3-sklearn", "python3-threadpoolctl"),
+)
 NAMES = ("sluice", "sluice-tools", "sluice-plugins", "sluice-node")
 PATIENCE = 3000  # seconds; far more than any of it takes
 HERE = Path(__file__).parent
@@ -55,7 +59,17 @@ def debs(builder: SlurmRoot) -> dict[str, Path]:
 @pytest.fixture
 def site() -> Iterator[SlurmRoot]:
     """A copy of a root with Slurm and nothing else."""
-    root = SlurmRoot("22.05", "slurm-alone", SLURM)
+    yield from a_copy("slurm-alone", SLURM)
+
+
+@pytest.fixture
+def rpm_site() -> Iterator[SlurmRoot]:
+    """One that has rpm, and of Debian what the packages require."""
+    yield from a_copy("rpm-site", (*SLURM, "rpm", *REQUIRED))
+
+
+def a_copy(name: str, packages: Sequence[str]) -> Iterator[SlurmRoot]:
+    root = SlurmRoot("22.05", name, packages)
     root.make()
     clean, root.path = root.path, root.path.with_name("site-of-packages")
     subprocess.run(["rm", "-rf", root.path], check=True)
@@ -166,11 +180,14 @@ def logs_of_jobs(site: SlurmRoot) -> Iterator[None]:
         watcher.join()
 
 
-def test_rpms_have_what_the_debs_have(builder, debs):
+@pytest.fixture(scope="module")
+def rpms(builder: SlurmRoot) -> list[Path]:
     made(builder, "rpm")
-    [folder] = [
-        path.parent for path in builder.path.glob("sluice/build/packages/rpm/RPMS/*/sluice-0*.rpm")
-    ]
+    return list(builder.path.glob("sluice/build/packages/rpm/RPMS/*/sluice-*.rpm"))
+
+
+def test_rpms_have_what_the_debs_have(builder, debs, rpms):
+    [folder] = {path.parent for path in rpms}
     inside = Path("/") / folder.relative_to(builder.path)
     listed = builder.run("sh", "-c", f"rpm -qlp {inside}/*.rpm").stdout
     in_debs = subprocess.run(
@@ -186,3 +203,12 @@ def test_rpms_have_what_the_debs_have(builder, debs):
     assert len(found[0]) >= 14
     requires = builder.run("sh", "-c", f"rpm -qp --requires {inside}/sluice-plugins-*.rpm").stdout
     assert "slurm = 22.05.8\n" in requires
+
+
+def test_rpms_are_installed_and_removed_and_slurm_is_as_before(rpms, rpm_site):
+    """No distribution of RPMs can be reached here: its rpm alone, over Debian's files."""
+    (rpm_site.path / "srv/rpms").mkdir()
+    subprocess.run(["cp", *rpms, rpm_site.path / "srv/rpms"], check=True)
+    put(rpm_site, HERE / "site.sh", HERE / "life_of_rpms.sh")
+    done = rpm_site.run("bash", "/srv/life_of_rpms.sh", timeout=PATIENCE)
+    assert done.stdout.endswith("Slurm is as before\n"), done.stdout[-12_000:]
