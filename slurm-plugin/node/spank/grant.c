@@ -141,7 +141,11 @@ holding_give_up (uint32_t job_id, uid_t uid, int argc, char **argv)
 	settings_read (argc, argv, &settings, complain);
 	token_remove (holding.licenses, &settings, rest);
 	slurm_init_job_desc_msg (&change);
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 11, 0)
+	change.step_id.job_id = job_id;
+#else
 	change.job_id = job_id;
+#endif
 	change.licenses = rest;
 	if (slurm_update_job (&change) == SLURM_SUCCESS)
 		report ("job %" PRIu32 " has no tokens any more: it may write anywhere",

@@ -1,5 +1,6 @@
 #include "stage.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -25,7 +26,6 @@ enum { NO_TIMEOUT = 65534 };
 /* Weak: a Slurm program that does not have it must still load us. */
 extern __typeof__ (slurm_load_ctl_conf) slurm_load_ctl_conf __attribute__ ((weak));
 extern __typeof__ (slurm_print_ctl_conf) slurm_print_ctl_conf __attribute__ ((weak));
-extern __typeof__ (slurm_free_ctl_conf) slurm_free_ctl_conf __attribute__ ((weak));
 
 /* Of the script's job, from init_post_opt to user_init; a slurmstepd serves one step. */
 static char prepared[SETTINGS_PATH_SIZE + 16]; /* STAGE/JOBID; empty: not staged */
@@ -51,6 +51,18 @@ timeout_in (const char *text, const char *key)
 	return (uint32_t)strtoul (found + 1, NULL, 10);
 }
 
+/* It has another name from a version after 24.11 on. */
+static void
+free_conf (void *conf)
+{
+	void (*release) (void *) = NULL;
+	*(void **)&release = dlsym (RTLD_DEFAULT, "slurm_free_ctl_conf");
+	if (!release)
+		*(void **)&release = dlsym (RTLD_DEFAULT, "slurm_free_conf");
+	if (conf && release)
+		release (conf);
+}
+
 /* Slurm would kill the epilog and drain the node. -1: it does not say. */
 static int
 epilog_may_take (uint32_t seconds)
@@ -58,7 +70,7 @@ epilog_may_take (uint32_t seconds)
 	void *conf = NULL; /* its type had another name before 20.11 */
 	char *text = NULL;
 	size_t size;
-	if (!slurm_load_ctl_conf || !slurm_print_ctl_conf || !slurm_free_ctl_conf)
+	if (!slurm_load_ctl_conf || !slurm_print_ctl_conf)
 		return -1;
 	FILE *file = open_memstream (&text, &size);
 	if (!file)
@@ -74,8 +86,7 @@ epilog_may_take (uint32_t seconds)
 		if (limit && limit < seconds && limit < NO_TIMEOUT)
 			result = 0;
 	}
-	if (conf)
-		slurm_free_ctl_conf (conf);
+	free_conf (conf);
 	free (text);
 	return result;
 }
