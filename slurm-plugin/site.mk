@@ -10,7 +10,8 @@ PLUGIN_DIR   ?= $(patsubst %/,%,$(dir $(firstword $(wildcard $(addsuffix /auth_m
 	$(foreach lib,$(or $(SLURM_PREFIX),/usr)/lib64 $(or $(SLURM_PREFIX),/usr)/lib,$(lib)/slurm* $(lib)/*/slurm*))))))
 
 CC ?= cc
-SLURM_INCLUDE := $(if $(SLURM_PREFIX),-I$(SLURM_PREFIX)/include)
+# -isystem: headers of some releases do not compile without warnings.
+SLURM_INCLUDE := $(if $(SLURM_PREFIX),-isystem $(SLURM_PREFIX)/include)
 SLURM_LIBS    := $(foreach lib,$(wildcard $(addprefix $(SLURM_PREFIX)/,$(if $(SLURM_PREFIX),lib lib64))), \
 	-L$(lib) -Wl,-rpath,$(lib))
 

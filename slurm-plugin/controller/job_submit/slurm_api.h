@@ -16,7 +16,7 @@
 
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
-#if __has_include(<slurm/slurm_version.h>) /* in 20.11 slurm.h has it all */
+#ifndef SLURM_VERSION_NUMBER /* in some releases slurm.h has it */
 #include <slurm/slurm_version.h>
 #endif
 #include <slurm/spank.h> /* declares slurm_info and slurm_error */
