@@ -30,14 +30,12 @@ accept_file (struct loader *loader, enum file file, uint64_t checksum, int64_t c
 {
 	struct file_status *status = &loader->status[file];
 
-	pthread_mutex_lock (&loader->status_lock);
 	int is_news = file != FILE_SNAPSHOT || !status->loaded || status->error[0];
 	status->loaded = 1;
 	status->checksum = checksum;
 	status->created = created;
 	status->since = time (NULL);
 	status->error[0] = '\0';
-	pthread_mutex_unlock (&loader->status_lock);
 	if (is_news)
 		slurm_info ("sluice: %s %s loaded, checksum %016" PRIx64, file_words[file],
 			    status->path, checksum);
@@ -48,12 +46,10 @@ refuse_until_changed (struct loader *loader, enum file file, const char *reason)
 {
 	struct file_status *status = &loader->status[file];
 
-	pthread_mutex_lock (&loader->status_lock);
 	int is_news = strcmp (status->error, reason) != 0;
 	sluice_copy_text (status->error, sizeof status->error, reason);
 	if (file == FILE_CONFIG)
 		status->loaded = 0;
-	pthread_mutex_unlock (&loader->status_lock);
 	if (is_news)
 		slurm_error ("sluice: %s %s refused: %s", file_words[file], status->path,
 			     reason);
@@ -72,12 +68,10 @@ unload_file (struct loader *loader, enum file file, const char *reason)
 {
 	struct file_status *status = &loader->status[file];
 
-	pthread_mutex_lock (&loader->status_lock);
 	int was_loaded = status->loaded;
 	status->loaded = 0;
 	status->checksum = 0;
 	sluice_copy_text (status->error, sizeof status->error, reason);
-	pthread_mutex_unlock (&loader->status_lock);
 	watch_forget (&loader->watches[file]);
 	if (was_loaded)
 		slurm_info ("sluice: %s %s unloaded%s%s", file_words[file], status->path,
@@ -87,9 +81,7 @@ unload_file (struct loader *loader, enum file file, const char *reason)
 static void
 set_path (struct loader *loader, enum file file, const char *path)
 {
-	pthread_mutex_lock (&loader->status_lock);
 	sluice_copy_text (loader->status[file].path, SLUICE_PATH_SIZE, path);
-	pthread_mutex_unlock (&loader->status_lock);
 }
 
 /*
@@ -330,9 +322,21 @@ publish (struct loader *loader)
 	pthread_rwlock_wrlock (&loader->view_lock);
 	struct view *old = loader->view;
 	loader->view = fresh;
+	memcpy (loader->told, loader->status, sizeof loader->told);
 	pthread_rwlock_unlock (&loader->view_lock);
 	view_destroy (old);
 	return 0;
+}
+
+/* What changes no view, as a file that is refused. */
+static void
+tell_status (struct loader *loader)
+{
+	if (memcmp (loader->told, loader->status, sizeof loader->told) == 0)
+		return;
+	pthread_rwlock_wrlock (&loader->view_lock);
+	memcpy (loader->told, loader->status, sizeof loader->told);
+	pthread_rwlock_unlock (&loader->view_lock);
 }
 
 static void
@@ -369,6 +373,7 @@ run (void *data)
 	struct loader *loader = data;
 	do {
 		poll_once (loader);
+		tell_status (loader);
 		loader->has_polled = 1;
 	} while (!thread_sleep (loader->stop_fd, loader->slurm_file.wake_fd, POLL_MS));
 	return NULL;
@@ -382,9 +387,9 @@ loader_start (struct loader *loader, const char *config_path, const char *slurm_
 	loader->ring = ring;
 	loader->stop_fd = stop_fd;
 	pthread_rwlock_init (&loader->view_lock, NULL);
-	pthread_mutex_init (&loader->status_lock, NULL);
 	become_off (loader);
 	set_path (loader, FILE_CONFIG, config_path);
+	tell_status (loader);
 	slurm_file_init (&loader->slurm_file, slurm_conf_path);
 	if (thread_start (&loader->thread, "sluice-loader", run, loader) < 0)
 		return -1;
@@ -401,7 +406,6 @@ loader_destroy (struct loader *loader)
 	sluice_snapshot_destroy (loader->snapshot);
 	slurm_file_destroy (&loader->slurm_file);
 	pthread_rwlock_destroy (&loader->view_lock);
-	pthread_mutex_destroy (&loader->status_lock);
 }
 
 const struct view *
@@ -417,10 +421,8 @@ loader_release (struct loader *loader)
 	pthread_rwlock_unlock (&loader->view_lock);
 }
 
-void
-loader_get_status (struct loader *loader, struct file_status out[FILE_COUNT])
+const struct file_status *
+loader_status (const struct loader *loader)
 {
-	pthread_mutex_lock (&loader->status_lock);
-	memcpy (out, loader->status, sizeof loader->status);
-	pthread_mutex_unlock (&loader->status_lock);
+	return loader->told;
 }

@@ -80,8 +80,8 @@ struct loader {
 	uint32_t promised[SLUICE_CLASS_COUNT][SLUICE_MAX_LANES];
 	struct watch watches[FILE_COUNT];
 
-	pthread_mutex_t status_lock;
-	struct file_status status[FILE_COUNT];
+	struct file_status status[FILE_COUNT]; /* of the loading thread alone */
+	struct file_status told[FILE_COUNT];   /* what the view goes by; under its lock */
 };
 
 /* Start the thread, which reads everything and ends when stop_fd becomes readable. Waits
@@ -96,6 +96,8 @@ void loader_destroy (struct loader *loader);
 const struct view *loader_acquire (struct loader *loader);
 void loader_release (struct loader *loader);
 
-void loader_get_status (struct loader *loader, struct file_status out[FILE_COUNT]);
+/* FILE_COUNT of them, what became of each file that the view goes by; only while a view is
+ * held. */
+const struct file_status *loader_status (const struct loader *loader);
 
 #endif

@@ -108,8 +108,8 @@ report_write (const struct report_sources *sources, const char *socket_path,
 	struct file_status files[FILE_COUNT];
 	uint32_t mode = SLUICE_MODE_OFF, furthest_mode = SLUICE_MODE_OFF;
 
-	loader_get_status (sources->loader, files);
 	const struct view *view = loader_acquire (sources->loader);
+	memcpy (files, loader_status (sources->loader), sizeof files);
 	if (view) {
 		mode = view->config.mode;
 		furthest_mode = sluice_furthest_mode (&view->config);
