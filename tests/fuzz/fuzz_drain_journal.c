@@ -1,5 +1,5 @@
 /*
- * Any bytes as the journal of sluice-drain: no more of it is believed than there is, and no
+ * Any bytes as the journal of sluice-drain: no more of it is taken than there is, and no
  * path of it leads out of the two directories. Sums are put right, else nothing gets past
  * them.
  */

@@ -178,7 +178,7 @@ def says_the_same(run: Run, origin: Run) -> bool:
 
 
 def changed_logs(store: Store, origins: list[Path], place: Path) -> list[str]:
-    """Return what is said of logs that were believed, where it is not what their origins say.
+    """Return what is said of logs that were read, where it is not what their origins say.
 
     But for those that move next to nothing, as their origins do, where the damage took the doubt.
     """

@@ -39,7 +39,7 @@ def overlap(victim: View, other: View, model: View, z: float = 0.0) -> float:
 
 
 def join_lanes(policy: View, other: View) -> View:
-    """Return the policy with the other's lanes behind its own: whose tokens users may not write."""
+    """Return the policy with the other's lanes behind its own: what users may not write."""
     joined = ffi.new("struct sluice_policy *", policy.struct[0])
     lib.sluice_policy_join_lanes(joined, other.struct)
     return View(joined)

@@ -1,7 +1,7 @@
 """The pattern classifier: its forest, its answers, and how far to trust them.
 
-A trained forest as flat arrays: what scikit-learn learned, without scikit-learn, whose answers it
-gives bit for bit.
+A trained forest as flat arrays: what scikit-learn learned, without scikit-learn. It
+gives the same answers, bit for bit.
 
 Makes confidences honest: of the answers given with 0.8, eight in ten are right. A forest's votes
 are no probabilities. One temperature sharpens or softens them all; it is found on answers about

@@ -1,4 +1,4 @@
-"""Drawings of the pages, as SVG: shapes in plain members, whose texts the templates escape.
+"""Drawings of the pages, as SVG: shapes in plain members; the templates escape their texts.
 
 All can be read without colour: by hatching, dashes and numbers. The table with the same numbers is
 one click away. Colours are classes of the style sheet, so that they fit light and dark.

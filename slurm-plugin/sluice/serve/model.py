@@ -130,7 +130,7 @@ def quality_tables(found: Facts | None) -> list[Table]:
             WEEKS,
             weeks,
             empty="No job that was predicted has ended.",
-            note="Shares of the jobs acted on whose bytes were right within a factor of two.",
+            note="Shares of the jobs acted on with bytes as predicted, within a factor of two.",
             drawing=_hits(weeks) if len(weeks) > 1 else None,
         ),
     ]

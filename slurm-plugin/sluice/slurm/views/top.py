@@ -40,7 +40,7 @@ def top(
 ) -> Facts:
     """Return the jobs with I/O that the viewer may see; rates are bytes and calls a second.
 
-    counted: jobs that servers count, whose rates the caller knows.
+    counted: jobs that servers count; the caller knows their rates.
     """
     status = read_status(Path(config.snapshot))
     told = status.facts.get("cluster") if status else None
@@ -107,7 +107,7 @@ def _row(
 
 
 def _named(store: Store, viewer: Viewer, row: Facts, cluster: str | None, now: int) -> Facts | None:
-    """Return the row with whose job it is and what was decided; None: it is hidden."""
+    """Return the row with the job's owner and what was decided; None: it is hidden."""
     job = store.jobs.job(row["job_id"], cluster)
     if not viewer.sees(job.uid if job else None):
         return None
