@@ -95,6 +95,6 @@ class TargetStates:
         return {numbers[ost]: state for ost, state in self._latest.items() if ost in numbers}
 
     def close(self) -> None:
-        """Leave the command alone, which may hang for ever."""
+        """End the command without a wait: it may hang for ever."""
         if self._command is not None:
             self._command.kill()
